@@ -1,0 +1,40 @@
+"""CUDA kernel names, cut down to what tells two kernels apart."""
+
+import hashlib
+import re
+
+LONGEST = 160
+
+_NOISE = re.compile(
+    r"\b(?:void |at::native::|at::cuda::|c10::|std::|thrust::|\(anonymous namespace\)::)|::operator\(\)"
+)
+_LAMBDA = re.compile(r"(?:::)?\{lambda#(\d+)\}")
+_CUTLASS = re.compile(r"^cutlass::(?:Kernel2?|device_kernel)<(?P<inner>\w+)>$")
+
+
+def shorten(name: str) -> str:
+    """A demangled kernel name without its arguments, namespaces of PyTorch and the word void.
+
+    Template arguments stay (tile sizes, stages, split-K factors and dtypes are among them), lambdas become `#1`.
+    CUTLASS kernels are called by the name inside the wrapper. What is longer than `LONGEST` characters is cut and ends
+    in eight hexadecimal digits of the whole name's SHA-256, so that different kernels keep different names.
+    """
+    short = _without_parentheses(_NOISE.sub("", name))
+    short = re.sub(r"\bconst\b|\s+", "", short)
+    short = _LAMBDA.sub(r"#\1", short)
+    wrapped = _CUTLASS.match(short)
+    if wrapped:
+        short = wrapped["inner"]
+    if len(short) <= LONGEST:
+        return short
+    return f"{short[: LONGEST - 9]}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _without_parentheses(text: str) -> str:
+    kept, depth = [], 0
+    for character in text:
+        depth += character == "("
+        if depth == 0:
+            kept.append(character)
+        depth -= character == ")" and depth > 0
+    return "".join(kept)
