@@ -1,0 +1,95 @@
+"""Finding, checking and loading the built libraries."""
+
+import ctypes
+import functools
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from kernels.adaln_projection.machine_code import code_digest
+from workflow_scripts.errors import AuditError
+
+PACKAGE = Path(__file__).resolve().parent
+SOURCES = {"cpu": ("*.cpp", "reference*.h"), "cuda": ("*.cu", "*.cuh", "abi.h")}
+FILES = {"cpu": "libadaln_cpu.so", "cuda": "libadaln_cuda.so"}
+
+_POINTER, _SIZE, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+_SIZES = [_SIZE, _SIZE, _SIZE]
+_SIGNATURES: dict[str, dict[str, tuple[Any, list[Any]]]] = {
+    "cpu": {
+        "adaln_cpu_forward": (_INT, [_POINTER] * 4 + _SIZES + [_INT] * 3),
+        "adaln_cpu_backward": (_INT, [_POINTER] * 6 + _SIZES + [_INT] * 2),
+    },
+    "cuda": {
+        "adaln_cuda_forward": (_INT, [_POINTER] * 4 + _SIZES + [_POINTER]),
+        "adaln_cuda_d_act_scratch_bytes": (_SIZE, _SIZES),
+        "adaln_cuda_d_act": (_INT, [_POINTER] * 4 + _SIZES + [_POINTER]),
+        "adaln_cuda_d_weight_bias": (_INT, [_POINTER] * 4 + _SIZES + [_POINTER]),
+        "adaln_cuda_error": (ctypes.c_char_p, [_INT]),
+    },
+}
+
+
+def source_digest(target: str, package: Path = PACKAGE) -> str:
+    """sha256 (hex) of the names and contents of a target's source files."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in SOURCES[target] for path in package.glob(pattern)):
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def default_directory() -> Path:
+    """Where the libraries are: $ADALN_KERNEL_DIR, or else build/ beside the sources."""
+    return Path(os.environ.get("ADALN_KERNEL_DIR") or PACKAGE / "build")
+
+
+def build_record(directory: Path) -> dict[str, Any]:
+    """What build.json says of the libraries in `directory`.
+
+    Raises:
+        AuditError: there is none.
+    """
+    path = directory / "build.json"
+    try:
+        record: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise AuditError(f"the kernel is not built: there is no {path}. {_how_to_build(directory)}") from None
+    return record
+
+
+def load(target: str, directory: Path | None = None) -> ctypes.CDLL:
+    """The library of a target, "cpu" or "cuda", with its functions' signatures set.
+
+    Raises:
+        AuditError: it is not built, is not the one that build.json describes, or is older than its sources.
+    """
+    return _load(target, (directory or default_directory()).resolve())
+
+
+@functools.cache
+def _load(target: str, directory: Path) -> ctypes.CDLL:
+    recorded = build_record(directory)["libraries"][target]
+    path = directory / FILES[target]
+    if recorded is None or not path.exists():
+        raise AuditError(f"the {target} kernel is not built: there is no {path}. {_how_to_build(directory)}")
+    if code_digest(path, target) != recorded["code_digest"]:
+        raise AuditError(f"{path} is not the library that build.json describes. {_how_to_build(directory)}")
+    if source_digest(target) != recorded["source_digest"]:
+        raise AuditError(f"{path} is older than the sources in {PACKAGE}. {_how_to_build(directory)}")
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise AuditError(f"{path} can't be loaded here: {error}. {_how_to_build(directory)}") from None
+    for name, (result, arguments) in _SIGNATURES[target].items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _how_to_build(directory: Path) -> str:
+    command = f"python -P -m kernels.adaln_projection.build --out {directory} --targets cpu|cuda|both"
+    return f"Build it, from the root of the repository, with: {command}"

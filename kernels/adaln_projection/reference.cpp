@@ -1,0 +1,276 @@
+// The CPU reference of the AdaLN projection: the bits that the GPU must give.  The arithmetic is in CONTRACT.md.
+// Compile with -ffp-contract=off and without any fast-math option.
+#include "reference.h"
+
+#include <algorithm>
+#include <cfenv>
+#include <exception>
+#include <thread>
+
+namespace adaln {
+namespace {
+
+// ------------------------------------------------------------------------- the tensor core's sum, in exact integers
+
+// |value| = significand * 2^(exponent - 7) where finite; a subnormal keeps exponent -126 and a short significand.
+struct Operand {
+    uint32_t significand;
+    int exponent;
+    bool negative, inf, nan;
+};
+
+Operand decode(uint16_t bits) {
+    const int field = (bits >> 7) & 255, fraction = bits & 127;
+    const bool special = field == 255, negative = bits >> 15;
+    return {static_cast<uint32_t>(field > 0 ? fraction | 128 : fraction), std::max(field, 1) - 127, negative,
+            special && fraction == 0, special && fraction != 0};
+}
+
+// |value| = magnitude * 2^(exponent - point), with `point` the number of fraction bits of the magnitude.
+struct Term {
+    uint64_t magnitude;
+    bool negative;
+    int exponent, point;
+};
+
+// sum * 2^lsb to float32, truncated; a zero is +0; 2^128 and more is an infinity.
+uint32_t truncate_to_float(int64_t sum, int lsb) {
+    if (sum == 0) return 0;
+    const uint32_t sign = sum < 0 ? 0x80000000u : 0;
+    const auto magnitude = static_cast<uint64_t>(sum < 0 ? -sum : sum);
+    const int length = 64 - __builtin_clzll(magnitude);
+    const int drop = std::max(length - 24, -149 - lsb);
+    const uint64_t kept = drop > 63 ? 0 : drop >= 0 ? magnitude >> drop : magnitude << -drop;
+    if (kept == 0) return 0;
+    const uint64_t bits = (static_cast<uint64_t>(lsb + drop + 149) << 23) + kept;
+    return sign | static_cast<uint32_t>(std::min<uint64_t>(bits, 0x7f800000u));
+}
+
+constexpr uint32_t kInfinity = 0x7f800000u, kNan = 0x7fffffffu;
+
+// One fused step over the finite terms, with the specials counted as IEEE 754 has them: align to the largest exponent,
+// truncate each term to `fraction` bits below it, add exactly, truncate once.
+struct FusedStep {
+    Term terms[1 + kGroup];
+    int count = 0;
+    bool nan = false, above = false, below = false;
+
+    void add_product(const Operand &a, const Operand &w) {
+        const bool negative = a.negative != w.negative, inf = a.inf || w.inf;
+        const uint32_t magnitude = a.significand * w.significand;
+        nan = nan || a.nan || w.nan || (inf && magnitude == 0);
+        above = above || (inf && !negative);
+        below = below || (inf && negative);
+        if (!inf) terms[count++] = {magnitude, negative, a.exponent + w.exponent, 14};
+    }
+
+    void add_carry(uint32_t bits) {
+        const bool negative = bits >> 31;
+        const uint32_t field = (bits >> 23) & 255, magnitude = (bits & 0x7fffffu) | (field > 0 ? 0x800000u : 0);
+        nan = nan || bits == kNan;
+        above = above || bits == kInfinity;
+        below = below || bits == (0x80000000u | kInfinity);
+        if (field < 255) terms[count++] = {magnitude, negative, std::max<int>(field, 1) - 127, 23};
+    }
+
+    uint32_t result(int fraction, int e_min) const {
+        if (nan || (above && below)) return kNan;
+        if (above || below) return above ? kInfinity : 0x80000000u | kInfinity;
+        int top = e_min;
+        for (int i = 0; i < count; ++i)
+            if (terms[i].magnitude != 0) top = std::max(top, terms[i].exponent);
+        int64_t sum = 0;
+        for (int i = 0; i < count; ++i) {
+            const Term &term = terms[i];
+            const int shift = std::clamp(top - term.exponent, 0, 63);
+            const auto aligned = static_cast<int64_t>((term.magnitude << (fraction - term.point)) >> shift);
+            sum += term.negative ? -aligned : aligned;
+        }
+        return truncate_to_float(sum, top - fraction);
+    }
+};
+
+// mma.m16n8k16 with a zero accumulator: one fused step of 16 products (sm_90), or two chained ones of 8 (sm_80).
+uint32_t sum_of_16(const Operand *a, const Operand *w, int arch) {
+    FusedStep first, second;
+    for (int j = 0; j < (arch == 90 ? kGroup : 8); ++j) first.add_product(a[j], w[j]);
+    if (arch == 90) return first.result(25, -133);
+    second.add_carry(first.result(24, -132));
+    for (int j = 8; j < kGroup; ++j) second.add_product(a[j], w[j]);
+    return second.result(24, -132);
+}
+
+}  // namespace
+
+float exact_row_sum(const Forward &f, int64_t t, int64_t n, int arch) {
+    float sum = 0.0f;
+    for (int64_t group = 0; group < group_count(f.K); ++group) {
+        Operand a[kGroup], w[kGroup];
+        for (int j = 0; j < kGroup; ++j) {
+            const int64_t k = slot_k(group, j);
+            a[j] = decode(k < f.K ? f.act[t * f.K + k] : 0);
+            w[j] = decode(k < f.K ? f.weight[n * f.K + k] : 0);
+        }
+        sum += bit_cast<float>(sum_of_16(a, w, arch));
+    }
+    return sum;
+}
+
+// ---------------------------------------------------------------------------- the same, fast, per instruction set
+
+namespace baseline {
+#define ADALN_LANES 4
+#include "reference_kernels.h"
+#undef ADALN_LANES
+}  // namespace baseline
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define ADALN_DISPATCH 1
+
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+namespace avx2 {
+#define ADALN_LANES 8
+#include "reference_kernels.h"
+#undef ADALN_LANES
+}  // namespace avx2
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")
+namespace avx512 {
+#define ADALN_LANES 16
+#include "reference_kernels.h"
+#undef ADALN_LANES
+}  // namespace avx512
+#pragma GCC pop_options
+#endif
+
+namespace {
+
+enum Isa { kBest = 0, kBaseline = 1, kAvx2 = 2, kAvx512 = 3 };
+
+// The kernels of an instruction set, or null where this processor has it not.
+const Kernels *kernels_of(int isa) {
+#ifdef ADALN_DISPATCH
+    const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (isa == kBest) isa = has_avx512 ? kAvx512 : has_avx2 ? kAvx2 : kBaseline;
+    if (isa == kAvx512) return has_avx512 ? &avx512::kernels : nullptr;
+    if (isa == kAvx2) return has_avx2 ? &avx2::kernels : nullptr;
+#endif
+    return isa == kBest || isa == kBaseline ? &baseline::kernels : nullptr;
+}
+
+// Round to nearest, subnormals kept, whatever the caller's thread has been set to.
+class DefaultFloatEnvironment {
+  public:
+    DefaultFloatEnvironment() {
+        std::fegetenv(&saved_);
+        std::fesetenv(FE_DFL_ENV);
+    }
+    ~DefaultFloatEnvironment() { std::fesetenv(&saved_); }
+    DefaultFloatEnvironment(const DefaultFloatEnvironment &) = delete;
+    DefaultFloatEnvironment &operator=(const DefaultFloatEnvironment &) = delete;
+
+  private:
+    std::fenv_t saved_;
+};
+
+// body(begin, end) over [0, count), cut at multiples of `step`, on at most `threads` threads.
+template <class Body>
+void parallel(int64_t count, int64_t step, int threads, Body body) {
+    const int64_t steps = (count + step - 1) / step, workers = std::clamp<int64_t>(threads, 1, steps);
+    std::vector<std::exception_ptr> failed(workers);
+    const auto work = [&](int64_t worker) {
+        const DefaultFloatEnvironment environment;
+        const int64_t begin = steps * worker / workers * step, end = steps * (worker + 1) / workers * step;
+        try {
+            body(begin, std::min(end, count));
+        } catch (...) {
+            failed[worker] = std::current_exception();
+        }
+    };
+    std::vector<std::thread> pool;
+    int64_t started = 1;
+    try {
+        for (; started < workers; ++started) pool.emplace_back(work, started);
+    } catch (const std::exception &) {
+        // The system gives no more threads: this one does their share below.
+    }
+    work(0);
+    for (int64_t worker = started; worker < workers; ++worker) work(worker);
+    for (std::thread &thread : pool) thread.join();
+    for (const std::exception_ptr &error : failed)
+        if (error) std::rethrow_exception(error);
+}
+
+void pack_act(Forward &f) {
+    f.act_value.resize(group_count(f.K) * f.T * kGroup);
+    f.act_exponent.resize(f.act_value.size());
+    size_t at = 0;
+    for (int64_t group = 0; group < group_count(f.K); ++group)
+        for (int64_t t = 0; t < f.T; ++t)
+            for (int j = 0; j < kGroup; ++j, ++at) {
+                const int64_t k = slot_k(group, j);
+                f.act_value[at] = k < f.K ? widen(f.act[t * f.K + k]) : 0.0f;
+                f.act_exponent[at] = exponent_of(f.act_value[at]);
+            }
+}
+
+enum Status { kOk = 0, kBadArgument = 1, kNoSuchIsa = 2, kOutOfMemory = 3 };
+
+template <class Body>
+int guarded(Body body) {
+    try {
+        body();
+        return kOk;
+    } catch (const std::exception &) {
+        return kOutOfMemory;
+    }
+}
+
+bool valid(int64_t T, int64_t N, int64_t K) { return T >= 1 && N >= 1 && K >= 8 && K % 8 == 0; }
+
+}  // namespace
+}  // namespace adaln
+
+// Contiguous row-major host tensors; bf16 as uint16_t.  `arch` is the tensor core to follow: 80, or 90 (also sm_100).
+// `isa`: 0 the best this processor has, 1 baseline, 2 AVX2, 3 AVX-512.  Neither it nor `threads` changes a bit.
+// Returned: 0, 1 bad argument, 2 this processor lacks that instruction set, 3 out of memory.
+extern "C" __attribute__((visibility("default"))) int adaln_cpu_forward(const uint16_t *act, const uint16_t *weight, const uint16_t *bias, uint16_t *table,
+                                 int64_t T, int64_t N, int64_t K, int arch, int threads, int isa) {
+    using namespace adaln;
+    if (!valid(T, N, K) || (arch != 80 && arch != 90)) return kBadArgument;
+    const Kernels *kernels = kernels_of(isa);
+    if (!kernels) return kNoSuchIsa;
+    return guarded([&] {
+        Forward f{act, weight, bias, table, T, N, K, {}, {}};
+        pack_act(f);
+        const auto run = arch == 80 ? kernels->forward_sm80 : kernels->forward_sm90;
+        parallel(N, kernels->lanes, threads, [&](int64_t begin, int64_t end) { run(f, begin, end); });
+    });
+}
+
+// d_act is float32 [T, K]; d_weight and d_bias are bf16.  Where d_act is null it is not computed; where d_weight is
+// null neither it nor d_bias is.
+extern "C" __attribute__((visibility("default"))) int adaln_cpu_backward(const uint16_t *grad_table, const uint16_t *act, const uint16_t *weight,
+                                  float *d_act, uint16_t *d_weight, uint16_t *d_bias, int64_t T, int64_t N, int64_t K,
+                                  int threads, int isa) {
+    using namespace adaln;
+    if (!valid(T, N, K) || (d_weight == nullptr) != (d_bias == nullptr)) return kBadArgument;
+    const Kernels *kernels = kernels_of(isa);
+    if (!kernels) return kNoSuchIsa;
+    return guarded([&] {
+        if (d_act) {
+            const DAct problem{grad_table, weight, d_act, T, N, K};
+            parallel(K, 2 * kernels->lanes, threads,
+                     [&](int64_t begin, int64_t end) { kernels->d_act(problem, begin, end); });
+        }
+        if (d_weight) {
+            const DWeight problem{grad_table, act, d_weight, d_bias, T, N, K};
+            parallel(N, 1, threads, [&](int64_t begin, int64_t end) { kernels->d_weight(problem, begin, end); });
+        }
+    });
+}
