@@ -1,0 +1,32 @@
+# May we reuse an existing implementation of this operator and keep every bit?
+# Targets: all (report and gate), report, verify, bench. What can be set: config/README.md.
+from snakemake.utils import min_version
+
+min_version("9.27.1")
+
+if not config:  # a --configfile replaces the default; Snakemake would merge the two
+
+    configfile: workflow.source_path("config/config.yaml")
+
+
+include: "rules/common.smk"
+include: "rules/kernel.smk"
+include: "rules/inputs.smk"
+include: "rules/cells.smk"
+include: "rules/compare.smk"
+include: "rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        rules.report.output,
+        rules.gate.output,
+
+
+onsuccess:
+    show_summary()
+
+
+onerror:
+    show_summary()

@@ -1,0 +1,81 @@
+# REQUIRED INPUTS:  inputs/inputs.json, kernel/code.json
+# OUTPUTS:          cells/<implementation>/<case>/: manifest.json and a dump for each tensor
+
+
+def cell_spec(wildcards):
+    implementation = AUDIT.implementation(wildcards.implementation)
+    return json.dumps(AUDIT.cell(implementation, int(wildcards.case)))
+
+
+def cell_variables(wildcards):
+    return json.dumps(AUDIT.variables(AUDIT.implementation(wildcards.implementation)))
+
+
+def cell_mode(wildcards):
+    return AUDIT.mode(AUDIT.implementation(wildcards.implementation))
+
+
+def cell_interpreter(wildcards):
+    """Options of launch that choose the interpreter and its packages."""
+    mode = cell_mode(wildcards)
+    python = ["--python", mode["python"]] if mode["python"] else []
+    folders = AUDIT.path(AUDIT.implementation(wildcards.implementation))
+    return python + [word for folder in folders for word in ("--path", folder)]
+
+
+def cell_libraries(wildcards):
+    """Versions of what the cell uses: an upgrade makes it stale."""
+    mode = cell_mode(wildcards)
+    folders = AUDIT.path(AUDIT.implementation(wildcards.implementation))
+    return library_versions(mode["needs"]["libraries"], mode["python"], folders)
+
+
+def cell_modules(wildcards):
+    """Our modules that this cell imports, and the file of a callable that is found on its path."""
+    implementation = AUDIT.implementation(wildcards.implementation)
+    ours = closure(SOURCE, ["workflow_scripts.launch", "workflow_scripts.run_cell", *AUDIT.plugins(implementation)])
+    return ours + callable_files(AUDIT.config["candidates"][implementation.candidate])
+
+
+def cell_conda(wildcards):
+    file = cell_mode(wildcards)["conda"]
+    return str(SOURCE / file) if file else None
+
+
+rule cell:
+    input:
+        digests=rules.inputs.output.digests,
+        dumps=ancient(rules.inputs.output.dumps),
+        kernel=kernel_code,
+        modules=cell_modules,
+    output:
+        manifest=MANIFEST,
+        timing=subpath(MANIFEST, parent=True) + "/timing.json",
+        dumps=[
+            f if AUDIT.config["keep_dumps"] else temp(f) for f in dumps("{implementation}", "{case}")
+        ],
+    log:
+        f"{LOGS}/cell/{{implementation}}/{{case}}.log",
+    params:
+        spec=cell_spec,
+        variables=cell_variables,
+        interpreter=cell_interpreter,
+        libraries=cell_libraries,
+        folder=subpath(output.manifest, parent=True),
+        objects=f"{RESULTS}/objects",
+        kernel=f"{RESULTS}/kernel",
+        gpus=AUDIT.config["gpus"] if AUDIT.config["device"] == "cuda" else 0,
+        cells_per_gpu=AUDIT.config["cells_per_gpu"],
+    threads: AUDIT.config["cores_per_cell"]
+    resources:
+        gpu=1 if AUDIT.config["device"] == "cuda" else 0,
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 15 * attempt,
+    conda:
+        cell_conda
+    shell:
+        "ADALN_KERNEL_DIR={params.kernel:q}"
+        " python -P -m workflow_scripts.launch --variables {params.variables:q} {params.interpreter:q}"
+        " --scratch {params.folder:q} --gpus {params.gpus} --cells-per-gpu {params.cells_per_gpu} workflow_scripts.run_cell"
+        " --spec {params.spec:q} --on-error {ON_ERROR} --inputs {input.digests:q} --objects {params.objects:q}"
+        " --output-dir {params.folder:q} &> {log:q}"

@@ -1,0 +1,83 @@
+# REQUIRED INPUTS:  config
+# DEFINES:          AUDIT, RESULTS, wildcard constraints, the environment of every job, small input functions
+import json
+import os
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+SOURCE = Path(str(workflow.current_basedir)).parent
+sys.path.insert(0, str(SOURCE))
+
+from workflow_scripts import operators
+from workflow_scripts.config import Audit
+from workflow_scripts.errors import AuditError
+from workflow_scripts.fingerprint import library_versions
+from workflow_scripts.source_closure import closure
+from workflow_scripts.weights import check_weights
+
+try:
+    AUDIT = Audit(config)
+    LAYOUT = operators.layout(**AUDIT.config["operator"])
+    if AUDIT.config["weights"]:
+        check_weights(AUDIT.config["weights"], LAYOUT.shapes(1))
+except AuditError as error:
+    raise WorkflowError(str(error)) from None
+
+RESULTS = f"{AUDIT.config['results']}/{AUDIT.config['audit']}"
+LOGS = f"{RESULTS}/logs"
+MANIFEST = f"{RESULTS}/cells/{{implementation}}/{{case}}/manifest.json"
+# Not parameters of the jobs: what they compute does not depend on these.
+ON_ERROR = AUDIT.config["on_error"]
+CONFIGFILE = os.path.relpath(workflow.configfiles[-1]) if workflow.configfiles else "config/config.yaml"
+
+# A job finds `python` (Snakemake's, unless its conda environment comes first) and our packages, wherever the
+# workflow is run from. script: is not used: it would let a job see the host's packages.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+shell.prefix(f"export PYTHONPATH={json.dumps(str(SOURCE))}; ")
+
+
+wildcard_constraints:
+    implementation="|".join([*AUDIT.implementations, AUDIT.control.key]),
+    baseline="|".join(AUDIT.baselines),
+    case="|".join(map(str, AUDIT.cases)),
+
+
+def modules(*names):
+    """Source files of the modules that a job imports: an edit of one reruns the job."""
+    return closure(SOURCE, [f"workflow_scripts.{name}" for name in names])
+
+
+def callable_files(candidate):
+    """The source of a candidate's callable, where it is a file on the candidate's own path."""
+    name = (candidate["callable"] or "").partition(":")[0].replace(".", "/")
+    files = [Path(folder, tail) for folder in candidate["path"] for tail in (f"{name}.py", f"{name}/__init__.py")]
+    return [str(file) for file in files if name and file.exists()]
+
+
+def manifest(key, case):
+    return MANIFEST.format(implementation=key, case=case)
+
+
+def dumps(key, case):
+    folder = Path(manifest(key, case)).parent
+    return [str(folder / f"{name}.safetensors") for name in LAYOUT.tensor_ids]
+
+
+def pairs():
+    """Every implementation with every other baseline, in every case."""
+    return [
+        (case, key, baseline)
+        for case in AUDIT.cases
+        for key in AUDIT.implementations
+        for baseline in AUDIT.baselines
+        if key != baseline
+    ]
+
+
+def show_summary():
+    """The answer, at the end of a run that got as far as a report."""
+    summary = Path(RESULTS, "report", "summary.txt")
+    if workflow.is_main_process and summary.exists():
+        print(summary.read_text(), file=sys.stderr)

@@ -1,0 +1,63 @@
+# REQUIRED INPUTS:  cells/<implementation>/<case>/
+# OUTPUTS:          compare/<case>/<implementation>/<baseline>.json, rows/<implementation>.json, controls/*.json
+# The small manifests say whether anything changed; dumps are `ancient`, so that only their absence counts.
+
+
+rule compare:
+    input:
+        a=MANIFEST,
+        b=lambda wildcards: manifest(wildcards.baseline, wildcards.case),
+        dumps=lambda wildcards: ancient(
+            dumps(wildcards.implementation, wildcards.case) + dumps(wildcards.baseline, wildcards.case)
+        ),
+        modules=modules("compare"),
+    output:
+        f"{RESULTS}/compare/{{case}}/{{implementation}}/{{baseline}}.json",
+    log:
+        f"{LOGS}/compare/{{case}}/{{implementation}}/{{baseline}}.log",
+    params:
+        tensors=LAYOUT.tensor_ids,
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    shell:
+        "python -P -m workflow_scripts.compare --a {input.a:q} --b {input.b:q}"
+        " --tensors {params.tensors:q} --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
+
+
+rule rows:
+    input:
+        manifests=lambda wildcards: [manifest(wildcards.implementation, case) for case in AUDIT.cases],
+        dumps=lambda wildcards: [ancient(f) for case in AUDIT.cases for f in dumps(wildcards.implementation, case)],
+        modules=modules("compare_rows"),
+    output:
+        f"{RESULTS}/rows/{{implementation}}.json",
+    log:
+        f"{LOGS}/rows/{{implementation}}.log",
+    params:
+        tensors=LAYOUT.row_tensors,
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    shell:
+        "python -P -m workflow_scripts.compare_rows --manifests {input.manifests:q} --row-tensors {params.tensors:q}"
+        " --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
+
+
+rule control_flipped_bit:
+    input:
+        manifest=manifest(list(AUDIT.baselines)[0], AUDIT.cases[0]),
+        dumps=ancient(dumps(list(AUDIT.baselines)[0], AUDIT.cases[0])),
+        modules=modules("control_flipped_bit"),
+    output:
+        f"{RESULTS}/controls/flipped_bit.json",
+    log:
+        f"{LOGS}/control_flipped_bit.log",
+    params:
+        tensor=LAYOUT.tensor_ids[0],
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    shell:
+        "python -P -m workflow_scripts.control_flipped_bit --manifest {input.manifest:q} --tensor {params.tensor}"
+        " --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"

@@ -1,0 +1,58 @@
+# REQUIRED INPUTS:  all manifests, compares, rows and controls
+# OUTPUTS:          report/: report.json, report.full.json, summary.tsv, summary.txt, report.md, report.html, gate.json
+
+
+rule report:
+    input:
+        configuration=rules.configuration.output,
+        manifests=[manifest(key, case) for key in AUDIT.implementations for case in AUDIT.cases],
+        compares=[
+            f"{RESULTS}/compare/{case}/{key}/{baseline}.json" for case, key, baseline in pairs()
+        ],
+        rows=expand(rules.rows.output, implementation=AUDIT.implementations),
+        flipped_bit=rules.control_flipped_bit.output,
+        inert=manifest(AUDIT.control.key, AUDIT.cases[0]),
+        modules=modules("make_report"),
+    output:
+        json=f"{RESULTS}/report/report.json",
+        full=f"{RESULTS}/report/report.full.json",
+        table=f"{RESULTS}/report/summary.tsv",
+        summary=f"{RESULTS}/report/summary.txt",
+        markdown=f"{RESULTS}/report/report.md",
+    log:
+        f"{LOGS}/report.log",
+    params:
+        folder=subpath(output.json, parent=True),
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    shell:
+        "python -P -m workflow_scripts.make_report --audit {input.configuration:q} --manifests {input.manifests:q}"
+        " --compares {input.compares:q} --rows {input.rows:q} --controls {input.flipped_bit:q} {input.inert:q}"
+        " --output-dir {params.folder:q} > {output.summary:q} 2> {log:q}"
+
+
+rule gate:
+    input:
+        full=rules.report.output.full,
+        modules=modules("gate"),
+    output:
+        f"{RESULTS}/report/gate.json",
+    log:
+        f"{LOGS}/gate.log",
+    localrule: True
+    shell:
+        "python -P -m workflow_scripts.gate --report {input.full:q} --output {output:q} &> {log:q}"
+
+
+rule verify:
+    input:
+        modules=modules("verify"),
+    params:
+        manifests=lambda wildcards: sorted(map(str, Path(RESULTS, "cells").glob("*/*/manifest.json"))),
+        objects=f"{RESULTS}/objects",
+    log:
+        f"{LOGS}/verify.log",
+    shell:
+        "python -P -m workflow_scripts.verify --manifests {params.manifests:q} --objects {params.objects:q}"
+        " --configfile {CONFIGFILE:q} 2>&1 | tee {log:q}"

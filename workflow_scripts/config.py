@@ -1,0 +1,239 @@
+"""The validated configuration of an audit, and what follows from it: implementations, cells, pairs.
+
+Everything that can be wrong with a configuration is found here, before any job starts.
+"""
+
+import copy
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from workflow_scripts import candidates as candidate_registry
+from workflow_scripts import operators
+from workflow_scripts.errors import AuditError
+from workflow_scripts.modes.scrub import variable_problem
+
+SCHEMA = Path(__file__).resolve().parents[1] / "config" / "schemas" / "config.schema.json"
+CONTROL_MODE = "control_inert"
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A candidate under a mode: `diffusers[vllm]`, or the candidate alone where it has no modes."""
+
+    candidate: str
+    mode: str | None
+
+    @property
+    def label(self) -> str:
+        """The name that people read."""
+        return self.candidate if self.mode is None else f"{self.candidate}[{self.mode}]"
+
+    @property
+    def key(self) -> str:
+        """The name in paths and wildcards."""
+        return self.candidate if self.mode is None else f"{self.candidate}.{self.mode}"
+
+
+class Audit:
+    """One audit's configuration, checked and with its defaults filled in."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Check a configuration.
+
+        Args:
+            config: the parsed YAML.
+
+        Raises:
+            AuditError: with every fault found, each with its place and what to do.
+        """
+        self.config: dict[str, Any] = copy.deepcopy(dict(config))
+        faults = list(_schema_faults(self.config))
+        if not faults:
+            _fill_defaults(self.config, _schema())
+            self._fill_empty_entries()
+            faults = list(self._reference_faults())
+        if faults:
+            raise AuditError("the configuration is not valid:\n" + "\n".join(f"  - {f}" for f in faults))
+
+    def _fill_empty_entries(self) -> None:
+        """`plain:` with nothing behind it takes every default, like `plain: {}`."""
+        properties = _schema()["properties"]
+        for section in ("candidates", "modes"):
+            for name, entry in self.config[section].items():
+                filled = entry or {}
+                _fill_defaults(filled, properties[section]["additionalProperties"])
+                self.config[section][name] = filled
+
+    @cached_property
+    def implementations(self) -> dict[str, Implementation]:
+        """Every implementation by its key, in the configuration's order."""
+        found = [
+            Implementation(candidate, mode)
+            for candidate, entry in self.config["candidates"].items()
+            for mode in entry["modes"] or [None]
+        ]
+        return {implementation.key: implementation for implementation in found}
+
+    @cached_property
+    def baselines(self) -> dict[str, Implementation]:
+        """The baselines by key."""
+        by_label = {i.label: i for i in self.implementations.values()}
+        return {by_label[label].key: by_label[label] for label in self.config["baselines"]}
+
+    @property
+    def cases(self) -> list[int]:
+        """Numbers of rows, ascending."""
+        return sorted(self.config["cases"])
+
+    @cached_property
+    def control(self) -> Implementation:
+        """The planted implementation whose mode's switch does nothing."""
+        modes = {i.candidate: i.mode for i in self.baselines.values()}
+        candidate = "diffusers" if "diffusers" in modes else next(iter(modes))
+        return Implementation(candidate, CONTROL_MODE)
+
+    @property
+    def plain_of_control(self) -> Implementation:
+        """The baseline that the planted implementation must be indistinguishable from."""
+        return next(i for i in self.baselines.values() if i.candidate == self.control.candidate)
+
+    def implementation(self, key: str) -> Implementation:
+        """The implementation of a wildcard's value, the planted one included."""
+        return self.control if key == self.control.key else self.implementations[key]
+
+    def mode(self, implementation: Implementation) -> dict[str, Any]:
+        """The mode's settings; those of an empty mode where the implementation has none."""
+        if implementation == self.control:
+            plain = self.mode(self.plain_of_control)
+            return {**plain, "switch": "nothing"}
+        if implementation.mode is None:
+            empty: dict[str, Any] = {}
+            _fill_defaults(empty, _schema()["properties"]["modes"]["additionalProperties"])
+            return empty
+        return dict(self.config["modes"][implementation.mode])
+
+    def cell(self, implementation: Implementation, case: int) -> dict[str, Any]:
+        """All that decides what a cell computes: a change of any part of it makes the cell stale."""
+        mode = self.mode(implementation)
+        candidate = self.config["candidates"][implementation.candidate]
+        return {
+            "implementation": implementation.label,
+            "candidate": implementation.candidate,
+            "callable": candidate["callable"],
+            "source": candidate["source"],
+            "mode": implementation.mode,
+            "switch": mode["switch"],
+            "needs": mode["needs"],
+            "megatron_source": self.config["megatron_source"] if "megatron" in (mode["switch"] or "") else None,
+            "case": case,
+            "device": self.config["device"],
+            "operator": self.config["operator"],
+            "repeats": self.config["repeats"],
+        }
+
+    def variables(self, implementation: Implementation) -> dict[str, str]:
+        """Environment variables of a cell: the number of threads, then the mode's own."""
+        return {"OMP_NUM_THREADS": str(self.config["threads"]), **self.mode(implementation)["variables"]}
+
+    def path(self, implementation: Implementation) -> list[str]:
+        """Folders to put on a cell's PYTHONPATH: the candidate's, then the mode's."""
+        return [*self.config["candidates"][implementation.candidate]["path"], *self.mode(implementation)["path"]]
+
+    def plugins(self, implementation: Implementation) -> list[str]:
+        """Our modules that a cell imports by a name from the configuration."""
+        operator = self.config["operator"]["name"]
+        found = [operators.LAYOUTS[operator], operators.MODULES[operator]]
+        if implementation.candidate in candidate_registry.MODULES:
+            found.append(candidate_registry.MODULES[implementation.candidate])
+        return found
+
+    def document(self, configfile: str) -> dict[str, Any]:
+        """What the report needs to know of the configuration, as a JSON document."""
+        return {
+            **self.config,
+            "cases": self.cases,
+            "configfile": configfile,
+            "implementations": [
+                {"key": i.key, "label": i.label, "candidate": i.candidate, "mode": i.mode}
+                for i in self.implementations.values()
+            ],
+            "control": {"key": self.control.key, "label": self.control.label},
+            "mode_variables": {name: mode["variables"] for name, mode in self.config["modes"].items()},
+        }
+
+    def _reference_faults(self) -> Iterator[str]:
+        modes, candidates = self.config["modes"], self.config["candidates"]
+        for name, candidate in candidates.items():
+            for mode in candidate["modes"] or []:
+                if mode not in modes:
+                    yield f"candidates.{name}.modes: no mode is named {mode!r}{_suggest(mode, modes)}"
+            if candidate["callable"] is None and name not in candidate_registry.MODULES:
+                yield (
+                    f"candidates.{name}: is not built in ({', '.join(candidate_registry.MODULES)}), so it needs"
+                    f" `callable: package.module:attribute`{_suggest(name, candidate_registry.MODULES)}"
+                )
+            if candidate["callable"] is not None and name in candidate_registry.MODULES:
+                yield f"candidates.{name}: is built in; give the callable another name"
+        if CONTROL_MODE in modes:
+            yield f"modes.{CONTROL_MODE}: the name is taken by the planted control; use another"
+        for name, mode in modes.items():
+            for variable in mode["variables"]:
+                if problem := variable_problem(variable):
+                    yield f"modes.{name}.variables.{variable}: {problem}"
+        yield from self._label_faults()
+
+    def _label_faults(self) -> Iterator[str]:
+        labels = [i.label for i in self.implementations.values()]
+        lists: dict[str, list[str]] = {"baselines": self.config["baselines"], "expect": list(self.config["expect"])}
+        if self.config["required"] != "all":
+            lists["required"] = self.config["required"]
+        for place, used in lists.items():
+            for label in used:
+                if label not in labels:
+                    yield f"{place}: no implementation is named {label!r}{_suggest(label, labels)}"
+        for label, expectation in self.config["expect"].items():
+            for key in ("equal_to", "differs_from"):
+                for other in expectation.get(key, []):
+                    if other not in self.config["baselines"] or other == label:
+                        yield f"expect.{label}.{key}: {other!r} is not another baseline"
+
+
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(SCHEMA.read_text())
+    return schema
+
+
+def _suggest(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
+    return f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(map(str, known)) or 'none'})"
+
+
+def _schema_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    validator = jsonschema.Draft202012Validator(_schema())
+    for error in sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.absolute_path]):
+        place = ".".join(str(part) for part in error.absolute_path) or "configuration"
+        if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+            known = error.schema.get("properties", {})
+            for key in error.instance:
+                if key not in known:
+                    yield f"{place}: unknown key {key!r}{_suggest(key, known)}"
+        elif error.validator == "required":
+            yield f"{place}: {error.message}"
+        else:
+            meaning = error.schema.get("description", "") if isinstance(error.schema, dict) else ""
+            yield f"{place}: {error.message}" + (f" ({meaning})" if meaning else "")
+
+
+def _fill_defaults(instance: dict[str, Any], schema: Mapping[str, Any]) -> None:
+    for key, sub in schema.get("properties", {}).items():
+        if key not in instance and "default" in sub:
+            instance[key] = copy.deepcopy(sub["default"])
+        if isinstance(instance.get(key), dict):
+            _fill_defaults(instance[key], sub)

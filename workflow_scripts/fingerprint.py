@@ -1,0 +1,47 @@
+"""Versions of the libraries that a mode's cells use, read without importing them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import metadata
+
+ALWAYS = ("torch", "triton", "diffusers", "numpy")
+_ASK = """
+import json, sys
+from importlib import metadata
+print(json.dumps({d.metadata["Name"]: d.version for d in metadata.distributions()}))
+"""
+
+
+def library_versions(libraries: Sequence[str], python: str | None, path: Sequence[str]) -> str:
+    """`name==version` of the libraries and of those that every cell uses; absent ones are left out.
+
+    Args:
+        libraries: distributions that the mode names.
+        python: the mode's interpreter; None for this one.
+        path: the mode's extra folders of packages.
+    """
+    wanted = {_normal(name) for name in (*ALWAYS, *libraries)}
+    found = dict(_installed(python))
+    for folder in reversed(path):
+        found.update({_normal(d.metadata["Name"]): d.version for d in metadata.distributions(path=[folder])})
+    return " ".join(f"{name}=={found[name]}" for name in sorted(wanted & found.keys()))
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+@lru_cache
+def _installed(python: str | None) -> tuple[tuple[str, str], ...]:
+    if python is None or python == sys.executable:
+        names = {d.metadata["Name"]: d.version for d in metadata.distributions()}
+    else:
+        try:
+            asked = subprocess.run([python, "-P", "-c", _ASK], capture_output=True, text=True, check=True, timeout=60)
+            names = json.loads(asked.stdout)
+        except (OSError, subprocess.SubprocessError):
+            return ()  # the cell says that its interpreter cannot be started
+    return tuple((_normal(name), version) for name, version in names.items() if name)

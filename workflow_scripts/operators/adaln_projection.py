@@ -1,0 +1,84 @@
+"""MiniMax-H3's AdaLN projection: `table = silu(temb).to(bf16) @ W.T + b`.
+
+temb f32 [T, K], W bf16 [N, K], b bf16 [N], table bf16 [T, N], with N = 18 H (six parameters for each of three
+modalities). Source: `MiniMaxH3AdaLayerNormModulation` of diffusers 0.40 and newer.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from workflow_scripts.operators.adaln_layout import PARAMETERS, AdalnLayout
+
+
+class AdalnProjection(AdalnLayout):
+    """The operator at one pair of widths."""
+
+    def make_inputs(
+        self, rows: int, seeds: Mapping[str, int], weights: Mapping[str, Tensor] | None
+    ) -> dict[str, Tensor]:
+        """temb f32 [rows, K], w bf16 [N, K], b bf16 [N] and grad bf16 [rows, N], from CPU generators.
+
+        W is normal with variance 1/K, b normal with deviation 0.02 from the same generator; temb and grad are
+        standard normal, each from a generator of its own.
+        """
+        drawn = dict(weights) if weights is not None else self._weights(seeds["weights"])
+        temb = torch.randn(rows, self.dim, generator=torch.Generator().manual_seed(seeds["temb"]))
+        grad = torch.randn(rows, self.columns, generator=torch.Generator().manual_seed(seeds["grad"]))
+        return {"temb": temb, "w": drawn["w"], "b": drawn["b"], "grad": grad.bfloat16()}
+
+    def _weights(self, seed: int) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        w = torch.randn(self.columns, self.dim, generator=generator).mul_(self.dim**-0.5).bfloat16()
+        b = (torch.randn(self.columns, generator=generator) * 0.02).bfloat16()
+        return {"w": w, "b": b}
+
+    def outputs(self, result: Any) -> tuple[Tensor, ...]:
+        """The table in a candidate's result: the table itself, or diffusers' six chunks of it.
+
+        Raises:
+            TypeError: the result is neither a tensor nor six tensors, or the table is not bf16.
+            ValueError: a chunk is missing, or a shape is wrong.
+        """
+        table = result if isinstance(result, Tensor) else self._join(result)
+        if table.ndim != 2 or table.shape[1] != self.columns:
+            raise ValueError(f"the table has shape {list(table.shape)}; expected [rows, {self.columns}]")
+        if table.dtype != torch.bfloat16:
+            raise TypeError(f"the table is {table.dtype}; expected torch.bfloat16")
+        return (table,)
+
+    def _join(self, chunks: Any) -> Tensor:
+        if not isinstance(chunks, tuple | list) or not all(isinstance(c, Tensor) for c in chunks):
+            raise TypeError(f"the result is {type(chunks).__name__}; expected the table or its six chunks")
+        if len(chunks) != PARAMETERS:
+            raise ValueError(f"the result has {len(chunks)} chunks; expected {PARAMETERS}")
+        return torch.cat(tuple(chunks), dim=-1).view(-1, self.columns)
+
+    def expression(self, *inputs: Tensor) -> Tensor:
+        """diffusers' expression: silu in f32, one rounding to bf16, F.linear."""
+        temb, w, b = inputs
+        return functional.linear(functional.silu(temb).to(w.dtype), w, b)
+
+    def reference(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Outputs and gradients in float64 of the bf16 act, which the operator defines as rounded once.
+
+        The rounding of act is part of the operator; its derivative is taken as 1.
+        """
+        z = inputs["temb"].double()
+        act = functional.silu(inputs["temb"]).bfloat16().double()
+        w, grad = inputs["w"].double(), inputs["grad"].double()
+        sigmoid = torch.sigmoid(z)
+        return {
+            "out_0": act @ w.T + inputs["b"].double(),
+            "grad_temb": (grad @ w) * (sigmoid * (1 + z * (1 - sigmoid))),
+            "grad_w": grad.T @ act,
+            "grad_b": grad.sum(dim=0),
+        }
+
+
+def create(hidden: int, dim: int) -> AdalnProjection:
+    """The operator for hidden width H and timestep embedding width K."""
+    return AdalnProjection(hidden=hidden, dim=dim)

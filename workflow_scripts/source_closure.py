@@ -1,0 +1,62 @@
+"""Which of our source files a module imports, directly or not: what a job must be rerun for."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+PACKAGES = ("workflow_scripts", "kernels")
+
+
+def closure(root: Path, modules: Iterable[str]) -> list[str]:
+    """Files of these modules and of all that they import from our packages, sorted.
+
+    Imports are read off the source, those inside functions too; a module that is imported by a computed name must
+    be named by the caller.
+
+    Args:
+        root: the folder that holds our packages.
+        modules: dotted names.
+
+    Raises:
+        ValueError: there is no such module.
+    """
+    found: dict[str, Path] = {}
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        path = _file(root, name)
+        if path is None:
+            raise ValueError(f"no module {name} under {root}")
+        found[name] = path
+        waiting += [n for n in _imports(root, path) if n not in found]
+        waiting += [parent for parent in _parents(name) if _file(root, parent)]
+    return sorted(str(path) for path in found.values())
+
+
+def _file(root: Path, name: str) -> Path | None:
+    base = root.joinpath(*name.split("."))
+    for path in (base.with_suffix(".py"), base / "__init__.py"):
+        if path.exists():
+            return path
+    return None
+
+
+def _parents(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    yield from (".".join(parts[:i]) for i in range(1, len(parts)))
+
+
+@cache
+def _imports(root: Path, path: Path) -> tuple[str, ...]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.append(node.module)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    ours = [name for name in names if name.split(".")[0] in PACKAGES]
+    return tuple(name for name in ours if _file(root, name))
