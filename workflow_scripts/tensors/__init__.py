@@ -1,0 +1,1 @@
+"""Dumps of tensors, their digests and their bits: numpy only, no torch."""

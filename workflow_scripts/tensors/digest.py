@@ -1,0 +1,42 @@
+"""SHA-256 of tensors, and the check of a dump against its manifest."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.errors import CorruptDumpError
+from workflow_scripts.tensors.dump import Buffer, Dump, open_dump, raw_bytes
+
+_PIECE = 1 << 22  # bytes hashed between two releases of a mapped dump's memory
+
+
+def sha256_of(data: Buffer) -> str:
+    """Hex digest of a tensor's logical contiguous bytes."""
+    return hashlib.sha256(raw_bytes(data).data).hexdigest()
+
+
+def sha256_of_dump(dump: Dump) -> str:
+    """Hex digest of an open dump's bytes, in bounded memory; lets other threads run."""
+    digest = hashlib.sha256()
+    for start in range(0, dump.data.size, _PIECE):
+        piece = dump.data[start : start + _PIECE]
+        digest.update(piece.data)
+        dump.release(start, start + piece.size)
+    return digest.hexdigest()
+
+
+def verify(path: Path, entry: dict[str, Any]) -> Dump:
+    """Open the dump at `path` once it is known to be the tensor of a manifest's entry.
+
+    Size, header, dtype, shape and SHA-256 are checked; CorruptDumpError names the file and the fault.
+    """
+    dump = open_dump(path)
+    found, told = (dump.dtype, list(dump.shape)), (entry["dtype"], entry["shape"])
+    if found != told:
+        raise CorruptDumpError(f"{path}: holds {found[0]} {found[1]}, its manifest says {told[0]} {told[1]}")
+    sha256 = sha256_of_dump(dump)
+    if sha256 != entry["sha256"]:
+        raise CorruptDumpError(
+            f"{path}: its bytes have SHA-256 {sha256}, its manifest says {entry['sha256']}"
+        )
+    return dump
