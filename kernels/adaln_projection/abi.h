@@ -20,22 +20,23 @@ extern "C" {
 #endif
 
 #define ADALN_BAD_ARGUMENT (-1)
+#define ADALN_PUBLIC __attribute__((visibility("default")))
 
-int adaln_cuda_forward(const void *act_bf16, const void *weight_bf16, const void *bias_bf16, void *table_bf16,
-                       int64_t T, int64_t N, int64_t K, void *stream);
+ADALN_PUBLIC int adaln_cuda_forward(const void *act_bf16, const void *weight_bf16, const void *bias_bf16,
+                                    void *table_bf16, int64_t T, int64_t N, int64_t K, void *stream);
 
 // Bytes of scratch that adaln_cuda_d_act needs; a function of the sizes alone, may be 0.
-int64_t adaln_cuda_d_act_scratch_bytes(int64_t T, int64_t N, int64_t K);
+ADALN_PUBLIC int64_t adaln_cuda_d_act_scratch_bytes(int64_t T, int64_t N, int64_t K);
 
 // d_act is float32 [T, K].  The content of scratch before and after the call means nothing.
-int adaln_cuda_d_act(const void *grad_table_bf16, const void *weight_bf16, float *d_act, void *scratch, int64_t T,
-                     int64_t N, int64_t K, void *stream);
+ADALN_PUBLIC int adaln_cuda_d_act(const void *grad_table_bf16, const void *weight_bf16, float *d_act, void *scratch,
+                                  int64_t T, int64_t N, int64_t K, void *stream);
 
-int adaln_cuda_d_weight_bias(const void *grad_table_bf16, const void *act_bf16, void *d_weight_bf16,
-                             void *d_bias_bf16, int64_t T, int64_t N, int64_t K, void *stream);
+ADALN_PUBLIC int adaln_cuda_d_weight_bias(const void *grad_table_bf16, const void *act_bf16, void *d_weight_bf16,
+                                          void *d_bias_bf16, int64_t T, int64_t N, int64_t K, void *stream);
 
 // A sentence for a code that one of the calls above returned.
-const char *adaln_cuda_error(int code);
+ADALN_PUBLIC const char *adaln_cuda_error(int code);
 
 #ifdef __cplusplus
 }

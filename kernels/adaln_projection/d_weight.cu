@@ -1,0 +1,156 @@
+// d_weight[n, k] = sum over t of grad[t, n] * act[t, k], d_bias[n] = sum over t of grad[t, n]: one chain per output, t
+// ascending from 0, rounded once to bf16.  Products of two bf16 are exact in float32, so each fma rounds once.
+//
+// Few rows: an outer product, bound by writing d_weight.  A thread keeps 8 columns of act in registers and walks down
+// rows of d_weight.  Many rows: a float32 matrix product of 128 x 128 tiles that walks t once, without splitting it; a
+// thread owns 8 x 8 outputs.  Rows beyond T count as zeros: fma(0, 0, sum) is sum, which is never -0.
+#include "common.cuh"
+
+namespace adaln {
+namespace {
+
+// ---- few rows -------------------------------------------------------------------------------------------------------
+
+constexpr int kSlab = 64;  // rows of d_weight per block
+
+template <int kRows>
+__global__ void outer_product(const uint16_t *__restrict__ grad, const uint16_t *__restrict__ act,
+                              uint16_t *__restrict__ d_weight, uint16_t *__restrict__ d_bias, int T, int64_t N,
+                              int64_t K) {
+    __shared__ float g[kSlab][kRows];
+    const int64_t n0 = int64_t(blockIdx.x) * kSlab;
+    const int rows = int(min(int64_t(kSlab), N - n0));
+    for (int i = threadIdx.x; i < kSlab * kRows; i += blockDim.x) {
+        const int t = i / kSlab, n = i % kSlab;
+        g[n][t] = t < T && n < rows ? bf16_value(__ldg(grad + t * N + n0 + n)) : 0.0f;
+    }
+    __syncthreads();
+
+    if (blockIdx.y == 0 && threadIdx.x < rows) {
+        float sum = 0.0f;
+        for (int t = 0; t < T; ++t) sum = __fadd_rn(sum, g[threadIdx.x][t]);
+        d_bias[n0 + threadIdx.x] = uint16_t(pack_bf16(sum, 0.0f));
+    }
+
+    const int64_t k = 8 * (int64_t(blockIdx.y) * blockDim.x + threadIdx.x);
+    if (k >= K) return;
+    float a[kRows][8];
+#pragma unroll
+    for (int t = 0; t < kRows; ++t) unpack_bf16x8(load_bf16x8(act + t * K, t < T ? k : K, K, true), a[t]);
+
+    uint16_t *out = d_weight + n0 * K + k;
+#pragma unroll 4
+    for (int n = 0; n < rows; ++n, out += K) {
+        float sum[8] = {};
+#pragma unroll
+        for (int t = 0; t < kRows; ++t)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) sum[i] = __fmaf_rn(g[n][t], a[t][i], sum[i]);
+        const uint4 packed = make_uint4(pack_bf16(sum[0], sum[1]), pack_bf16(sum[2], sum[3]),
+                                        pack_bf16(sum[4], sum[5]), pack_bf16(sum[6], sum[7]));
+        __stcs(reinterpret_cast<uint4 *>(out), packed);
+    }
+}
+
+template <int kRows>
+int launch_outer_product(const uint16_t *grad, const uint16_t *act, uint16_t *d_weight, uint16_t *d_bias, int64_t T,
+                         int64_t N, int64_t K, cudaStream_t stream) {
+    const int64_t columns = ceil_div<int64_t>(K / 8, 384);
+    const int threads = int(32 * ceil_div<int64_t>(K / 8, 32 * columns));
+    const dim3 blocks(unsigned(ceil_div<int64_t>(N, kSlab)), unsigned(columns));
+    outer_product<kRows><<<blocks, threads < kSlab ? kSlab : threads, 0, stream>>>(grad, act, d_weight, d_bias, int(T),
+                                                                                  N, K);
+    return cudaGetLastError();
+}
+
+// ---- many rows ------------------------------------------------------------------------------------------------------
+
+constexpr int kTile = 128, kDepth = 16, kThreads = 256;
+
+// Reads one 16-byte piece of the kDepth x kTile tile of a [T, columns] matrix: 8 columns of row t0 + thread / 16.
+__device__ inline uint4 fetch_piece(const uint16_t *matrix, int64_t t0, int64_t column0, int64_t T, int64_t columns,
+                                    bool aligned) {
+    const int64_t t = t0 + threadIdx.x / 16;
+    if (t >= T) return make_uint4(0, 0, 0, 0);
+    return load_bf16x8(matrix + t * columns, column0 + threadIdx.x % 16 * 8, columns, aligned);
+}
+
+__device__ inline void store_piece(float (&tile)[kDepth][kTile], const uint4 &piece) {
+    float v[8];
+    unpack_bf16x8(piece, v);
+    float4 *out = reinterpret_cast<float4 *>(&tile[threadIdx.x / 16][threadIdx.x % 16 * 8]);
+    out[0] = make_float4(v[0], v[1], v[2], v[3]);
+    out[1] = make_float4(v[4], v[5], v[6], v[7]);
+}
+
+__global__ void __launch_bounds__(kThreads, 2)
+    matrix_product(const uint16_t *__restrict__ grad, const uint16_t *__restrict__ act,
+                   uint16_t *__restrict__ d_weight, uint16_t *__restrict__ d_bias, int64_t T, int64_t N, int64_t K) {
+    __shared__ float g[2][kDepth][kTile], a[2][kDepth][kTile];
+    const int64_t k_tiles = ceil_div<int64_t>(K, kTile);
+    const int64_t n0 = blockIdx.x / k_tiles * kTile, k0 = blockIdx.x % k_tiles * kTile;
+    const bool aligned = N % 8 == 0, has_bias = k0 == 0 && threadIdx.x < kTile;
+    // 8 warps as 4 x 2, each 32 n x 64 k; lanes as 4 x 8; a thread owns n, n + 16 and k, k + 32, four of each.
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int n = warp / 2 * 32 + lane / 8 * 4, k = warp % 2 * 64 + lane % 8 * 4;
+
+    float sum[8][8] = {}, bias_sum = 0.0f;
+    store_piece(g[0], fetch_piece(grad, 0, n0, T, N, aligned));
+    store_piece(a[0], fetch_piece(act, 0, k0, T, K, true));
+    __syncthreads();
+    int current = 0;
+    for (int64_t t0 = 0; t0 < T; t0 += kDepth, current ^= 1) {
+        const uint4 next_g = fetch_piece(grad, t0 + kDepth, n0, T, N, aligned);
+        const uint4 next_a = fetch_piece(act, t0 + kDepth, k0, T, K, true);
+#pragma unroll
+        for (int t = 0; t < kDepth; ++t) {
+            float x[8], y[8];
+            *reinterpret_cast<float4 *>(x) = *reinterpret_cast<const float4 *>(&g[current][t][n]);
+            *reinterpret_cast<float4 *>(x + 4) = *reinterpret_cast<const float4 *>(&g[current][t][n + 16]);
+            *reinterpret_cast<float4 *>(y) = *reinterpret_cast<const float4 *>(&a[current][t][k]);
+            *reinterpret_cast<float4 *>(y + 4) = *reinterpret_cast<const float4 *>(&a[current][t][k + 32]);
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+#pragma unroll
+                for (int j = 0; j < 8; ++j) sum[i][j] = __fmaf_rn(x[i], y[j], sum[i][j]);
+        }
+        if (has_bias)
+#pragma unroll
+            for (int t = 0; t < kDepth; ++t) bias_sum = __fadd_rn(bias_sum, g[current][t][threadIdx.x]);
+        store_piece(g[current ^ 1], next_g);
+        store_piece(a[current ^ 1], next_a);
+        __syncthreads();
+    }
+
+    if (has_bias && n0 + threadIdx.x < N) d_bias[n0 + threadIdx.x] = uint16_t(pack_bf16(bias_sum, 0.0f));
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int64_t row = n0 + n + i % 4 + i / 4 * 16;
+        if (row >= N) continue;
+#pragma unroll
+        for (int j = 0; j < 8; j += 4) {
+            const int64_t column = k0 + k + j / 4 * 32;
+            if (column >= K) continue;
+            *reinterpret_cast<uint2 *>(d_weight + row * K + column) =
+                make_uint2(pack_bf16(sum[i][j], sum[i][j + 1]), pack_bf16(sum[i][j + 2], sum[i][j + 3]));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace adaln
+
+extern "C" int adaln_cuda_d_weight_bias(const void *grad_table, const void *act_bf16, void *d_weight_bf16,
+                                        void *d_bias_bf16, int64_t T, int64_t N, int64_t K, void *stream_pointer) {
+    using namespace adaln;
+    if (bad_sizes(T, N, K)) return ADALN_BAD_ARGUMENT;
+    const uint16_t *grad = static_cast<const uint16_t *>(grad_table), *act = static_cast<const uint16_t *>(act_bf16);
+    uint16_t *d_weight = static_cast<uint16_t *>(d_weight_bf16), *d_bias = static_cast<uint16_t *>(d_bias_bf16);
+    const cudaStream_t stream = static_cast<cudaStream_t>(stream_pointer);
+    if (T <= 1) return launch_outer_product<1>(grad, act, d_weight, d_bias, T, N, K, stream);
+    if (T <= 4) return launch_outer_product<4>(grad, act, d_weight, d_bias, T, N, K, stream);
+    if (T <= 8) return launch_outer_product<8>(grad, act, d_weight, d_bias, T, N, K, stream);
+    const int64_t blocks = ceil_div<int64_t>(N, kTile) * ceil_div<int64_t>(K, kTile);
+    matrix_product<<<unsigned(blocks), kThreads, 0, stream>>>(grad, act, d_weight, d_bias, T, N, K);
+    return cudaGetLastError();
+}
