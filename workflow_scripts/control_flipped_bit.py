@@ -52,11 +52,11 @@ def run_control(original: Stored, copy: Path) -> tuple[list[str], Json]:
     flat, bit = place(original.entry)
     with clear_errors(copy):
         shutil.copyfile(original.path, copy)
-    by_digest = compare_tensors(original, Stored(copy, original.entry, original.remake))
+    by_digest = compare_tensors(original, Stored(copy, original.entry, original.cure))
     by_bits = bits.compare(original.open(), open_dump(copy))
     before, after = flip(copy, flat, bit)
     entry = original.entry | {"sha256": sha256_of_dump(open_dump(copy))}
-    found = compare_tensors(original, Stored(copy, entry, original.remake))
+    found = compare_tensors(original, Stored(copy, entry, original.cure))
     first = (found["detail"] or {}).get("first", {})
     claims = {
         "an untouched copy is equal": by_digest["equal"] and by_bits.equal and by_bits.differ == 0,

@@ -30,8 +30,8 @@ def clear_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise AuditError(
-            f"can't write {path}: {error.strerror}. Nothing was left under that name; "
-            "make room or mend the folder's permissions and run again."
+            f"can't write {path}: {error.strerror}; no part of it was left there. "
+            "Make room or mend the folder's permissions, then run again."
         ) from error
 
 

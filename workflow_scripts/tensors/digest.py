@@ -25,18 +25,17 @@ def sha256_of_dump(dump: Dump) -> str:
     return digest.hexdigest()
 
 
-def verify(path: Path, entry: dict[str, Any]) -> Dump:
+def verify(path: Path, entry: dict[str, Any], sha256: str | None = None) -> Dump:
     """Open the dump at `path` once it is known to be the tensor of a manifest's entry.
 
-    Size, header, dtype, shape and SHA-256 are checked; CorruptDumpError names the file and the fault.
+    Size, header, dtype, shape and SHA-256 are checked; `sha256` is that of the content where it is known
+    already. CorruptDumpError names the file and the fault.
     """
     dump = open_dump(path)
-    found, told = (dump.dtype, list(dump.shape)), (entry["dtype"], entry["shape"])
+    found, told = f"{dump.dtype} {list(dump.shape)}", f"{entry['dtype']} {entry['shape']}"
     if found != told:
-        raise CorruptDumpError(f"{path}: holds {found[0]} {found[1]}, its manifest says {told[0]} {told[1]}")
-    sha256 = sha256_of_dump(dump)
+        raise CorruptDumpError(f"{path}: corrupt: it holds {found} in place of {told}")
+    sha256 = sha256 or sha256_of_dump(dump)
     if sha256 != entry["sha256"]:
-        raise CorruptDumpError(
-            f"{path}: its bytes have SHA-256 {sha256}, its manifest says {entry['sha256']}"
-        )
+        raise CorruptDumpError(f"{path}: corrupt: SHA-256 {sha256} in place of {entry['sha256']}")
     return dump

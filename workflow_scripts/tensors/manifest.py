@@ -27,33 +27,34 @@ class CorruptManifestError(AuditError):
 
 @dataclass(frozen=True)
 class Stored:
-    """A cell's tensor: its dump, the manifest's entry (dtype, shape, sha256), how to remake the cell."""
+    """A tensor on the disk: its dump, what it should be (dtype, shape, sha256), what to do when it is not."""
 
     path: Path
     entry: dict[str, Any]
-    remake: str
+    cure: str
 
-    def open(self) -> Dump:
-        """The verified dump; CorruptDumpError names the file, the fault and the command that mends it."""
+    def open(self, sha256: str | None = None) -> Dump:
+        """The dump, verified as by `digest.verify`; CorruptDumpError also says what to do."""
         try:
-            return verify(self.path, self.entry)
+            return verify(self.path, self.entry, sha256)
         except CorruptDumpError as error:
-            raise CorruptDumpError(f"{error}; remake the cell: {self.remake}") from error
+            raise CorruptDumpError(f"{error}; {self.cure}") from error
 
 
 def stored(path: Path, content: Manifest, name: str, configfile: str = "CONFIG") -> Stored:
     """The tensor of that name of the cell whose manifest lies at `path`."""
     entry = content["tensors"][name]
-    return Stored(path.parent / entry["file"], entry, remake_command(path, configfile))
+    return Stored(path.parent / entry["file"], entry, remake_cell(path, configfile))
 
 
-def remake_command(path: Path, configfile: str) -> str:
-    """The command that runs the cell of the manifest at `path` again."""
-    return f"snakemake --configfile {shlex.quote(configfile)} --forcerun {shlex.quote(str(path))}"
+def remake_cell(path: Path, configfile: str) -> str:
+    """How to run the cell of the manifest at `path` again."""
+    command = ["snakemake", "--configfile", configfile, "--forcerun", str(path)]
+    return f"remake the cell: {shlex.join(command)}"
 
 
 def write(path: Path, content: Manifest) -> None:
-    """Write a manifest atomically, its digest added; AuditError unless it is strict JSON and is written."""
+    """Write a manifest atomically, with its digest; AuditError unless it is strict JSON and gets written."""
     body = {key: value for key, value in content.items() if key != "digest"}
     try:
         write_text(path, _text(body | {"digest": _digest(body)}))
@@ -76,7 +77,7 @@ def read(path: Path, configfile: str = "CONFIG") -> Manifest:
         if sound:
             return content
         fault = "its content does not match its digest"
-    raise CorruptManifestError(f"{path}: {fault}; remake the cell: {remake_command(path, configfile)}")
+    raise CorruptManifestError(f"{path}: {fault}; {remake_cell(path, configfile)}")
 
 
 def _text(content: Manifest) -> str:
