@@ -16,7 +16,8 @@ from torch import Tensor
 
 from workflow_scripts import candidates, launch, modes, operators
 from workflow_scripts.candidates import Prepared
-from workflow_scripts.cell import availability, environment, run
+from workflow_scripts.cell import availability, environment
+from workflow_scripts.cell import run as running
 from workflow_scripts.cell.host import NAMES, buffer_of, load_rows
 from workflow_scripts.cell.poison import poisoned
 from workflow_scripts.modes import witness
@@ -74,10 +75,10 @@ class Cell:
         if reason := availability.missing(self.spec):
             return Outcome("unavailable", reason)
         switch = modes.get(self.spec["switch"])
-        if reason := switch.unavailable(self.spec):
-            return Outcome("unavailable", reason)
         with self._timed("switch"):
-            snapshot = witness.before(self.spec["device"])
+            snapshot = witness.before(self.spec["device"])  # first: what importing the library changes counts too
+            if reason := switch.unavailable(self.spec):
+                return Outcome("unavailable", reason)
             thrown = switch.throw(self.spec)
             seen = witness.after(snapshot, self.spec["switch"], thrown)
         with self._timed("inputs"):
@@ -91,8 +92,8 @@ class Cell:
 
     def _run_and_dump(self, prepared: Prepared, grad: Tensor, seen: dict[str, Any]) -> dict[str, Any]:
         with self._timed("first run"):
-            first = run.forward(self.operator, prepared)
-            run.backward(self.operator, prepared, first, grad)
+            first = running.forward(self.operator, prepared)
+            running.backward(self.operator, prepared, first, grad)
             self._synchronize()
         with self._timed("dumps"):
             tensors = self._dump(first.tensors)
@@ -100,25 +101,25 @@ class Cell:
         for _ in range(self.spec["repeats"] - 1):
             with self._timed("repeats"):
                 again, kernels = self._repeat(prepared, grad, first.tensors)
-                differ.update(run.differing(first.tensors, again.tensors))
+                differ.update(running.differing(first.tensors, again.tensors))
         return {
             "callable": prepared.callable,
             "kernel": prepared.kernel,
             "tensors": tensors,
             "repeats": {"runs": self.spec["repeats"], "differ": sorted(differ)},
-            "witness": {**seen, "kernels": kernels, "triton_code": witness.triton_code(sum(kernels.values(), []))},
+            "witness": {**seen, "kernels": kernels},
         }
 
     def _repeat(
         self, prepared: Prepared, grad: Tensor, like: Mapping[str, Tensor]
-    ) -> tuple[run.Outputs, dict[str, list[str]]]:
+    ) -> tuple[running.Outputs, dict[str, list[str]]]:
         """Run again on poisoned memory and record which kernels run."""
         with poisoned(like.values()):
             with witness.record_kernels(self.spec["device"]) as forward:
-                again = run.forward(self.operator, prepared)
+                again = running.forward(self.operator, prepared)
                 self._synchronize()
             with witness.record_kernels(self.spec["device"]) as backward:
-                run.backward(self.operator, prepared, again, grad)
+                running.backward(self.operator, prepared, again, grad)
                 self._synchronize()
         return again, {"forward": forward.names, "backward": backward.names}
 
@@ -142,7 +143,7 @@ class Cell:
             return sorted(
                 name
                 for name, tensor in used.items()
-                if not run.same_bits(tensor.detach(), self._load(name).to(tensor.device))
+                if not running.same_bits(tensor.detach(), self._load(name).to(tensor.device))
             )
 
     def _dump(self, tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:

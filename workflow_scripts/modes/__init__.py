@@ -1,17 +1,28 @@
-"""How a process is set: its environment variables, the library switch that it throws, and the proof of what ran.
+"""How a process is set: its environment variables, its library switch, and the proof of what ran.
 
-The parent module is importable without torch: `scrub` is needed before torch may be loaded.
+Importable without torch, as `scrub` is needed before torch may be loaded; switches load when asked for.
 """
 
-from workflow_scripts.errors import AuditError
-from workflow_scripts.modes.builtin import NoMkldnn, NoSwitch, Nothing
-from workflow_scripts.modes.switch import Switch
+import importlib
 
-_SWITCHES: dict[str, type[Switch]] = {switch.name: switch for switch in (NoSwitch, Nothing, NoMkldnn)}
+from workflow_scripts.errors import AuditError
+from workflow_scripts.modes.switch import HalfEnabledError, Switch, Thrown
+
+__all__ = ["HalfEnabledError", "Switch", "Thrown", "get", "names"]
+
+_SWITCHES = {
+    "none": "builtin.NoSwitch",
+    "nothing": "builtin.Nothing",
+    "no_mkldnn": "builtin.NoMkldnn",
+    "vllm": "vllm.Vllm",
+    "sglang": "sglang.Sglang",
+    "megatron_te_native": "megatron.MegatronTeNative",
+    "megatron_triton": "megatron.MegatronTriton",
+}
 
 
 def names() -> list[str]:
-    """The names that a mode's `switch:` may have."""
+    """The names that a mode's `switch` may have."""
     return list(_SWITCHES)
 
 
@@ -22,6 +33,8 @@ def get(name: str | None) -> Switch:
         AuditError: there is no such switch.
     """
     try:
-        return _SWITCHES[name or "none"]()
+        module, _, kind = _SWITCHES[name or "none"].partition(".")
     except KeyError:
         raise AuditError(f"unknown switch {name!r}: choose one of {', '.join(names())}") from None
+    switch: Switch = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()
+    return switch

@@ -22,7 +22,7 @@ class NoSwitch:
     def throw(self, config: Config) -> Thrown:  # noqa: ARG002
         """Nothing is called; only guards that CUDA has not started, as every switch does."""
         refuse_started_cuda()
-        return Thrown(entry_point="", deviations=torch_deviations())
+        return Thrown(None, torch_deviations())
 
 
 class Nothing(NoSwitch):
@@ -44,7 +44,7 @@ class NoMkldnn:
     name = "no_mkldnn"
 
     def unavailable(self, config: Config) -> str | None:
-        """A reason when torch was built without oneDNN, or when the audit runs on another device than a CPU."""
+        """A reason when torch was built without oneDNN, or when the device is not a CPU."""
         import torch  # noqa: PLC0415 - only a cell needs it
 
         if config.get("device", "cpu") != "cpu":

@@ -9,10 +9,11 @@ _FUNCTIONS = ("mm", "bmm", "addmm", "matmul", "nn.functional.linear", "nn.functi
 
 
 def table(device: str) -> dict[str, str]:
-    """For every aten operator, a text that names the kernels a tensor on `device` would get; Python functions too.
+    """For every aten operator, a text that names the kernels a tensor on `device` would get.
 
-    Covers the device's own dispatch key and its autograd key. A registration over an earlier one changes the text even
-    when both come from the same source line, since the earlier one stays listed as inactive.
+    Covers the device's own dispatch key and its autograd key, and a few Python functions by identity. A
+    registration over an earlier one changes the text even when both come from the same source line, since the
+    earlier one stays listed as inactive.
     """
     key = torch._C._dispatch_key_for_device(device)  # noqa: SLF001 - there is no public way to read the table
     starts = tuple(f"{name}{end}" for name in (key, f"Autograd{key}") for end in (":", " (inactive):"))
@@ -25,7 +26,7 @@ def table(device: str) -> dict[str, str]:
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """The operators and functions, sorted, whose entry differs between two tables, or that only one of them has."""
+    """The names, sorted, whose entry differs between two tables, or that only one of them has."""
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 

@@ -15,9 +15,9 @@ _CUTLASS = re.compile(r"^cutlass::(?:Kernel2?|device_kernel)<(?P<inner>\w+)>$")
 def shorten(name: str) -> str:
     """A demangled kernel name without its arguments, namespaces of PyTorch and the word void.
 
-    Template arguments stay (tile sizes, stages, split-K factors and dtypes are among them), lambdas become `#1`.
-    CUTLASS kernels are called by the name inside the wrapper. What is longer than `LONGEST` characters is cut and ends
-    in eight hexadecimal digits of the whole name's SHA-256, so that different kernels keep different names.
+    Template arguments stay: tile sizes, stages, split-K factors and dtypes are among them. Lambdas become
+    `#1`. CUTLASS kernels get the name inside the wrapper. What is longer than `LONGEST` characters is cut and
+    ends in eight digits of the whole name's SHA-256, so that different kernels keep different names.
     """
     short = _without_parentheses(_NOISE.sub("", name))
     short = re.sub(r"\bconst\b|\s+", "", short)

@@ -1,7 +1,8 @@
-"""The kernels that really ran: the profiler's on a GPU; on a CPU its aten operators, and what oneDNN and MKL report."""
+"""The kernels that really ran: the profiler's on a GPU; aten operators, oneDNN and MKL on a CPU."""
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
 import re
@@ -18,14 +19,18 @@ from workflow_scripts.modes.kernel_names import shorten
 
 # Operators that only describe or allocate; they compute nothing, and how many there are says nothing.
 _PLUMBING = frozenset(
-    "aten::" + name
+    f"aten::{name}"
     for name in (
-        "as_strided contiguous detach detach_ empty empty_like empty_strided expand flatten linear permute reshape "
-        "resize_ resolve_conj resolve_neg result_type select slice split squeeze t to transpose unsqueeze view"
-    ).split()
+        *("as_strided", "contiguous", "detach", "detach_", "empty", "empty_like", "empty_strided", "expand"),
+        *("flatten", "linear", "permute", "reshape", "resize_", "resolve_conj", "resolve_neg", "result_type"),
+        *("select", "slice", "split", "squeeze", "t", "to", "transpose", "unsqueeze", "view"),
+    )
 )
 _ONEDNN = re.compile(r"^onednn_verbose,.*?\bexec,[^,]+,([^,]+),([^,]+),", re.MULTILINE)
 _MKL = re.compile(r"^MKL_VERBOSE (\w+)\(.*?(CNR:\S+)", re.MULTILINE)
+_DEBUG = re.compile(
+    r"^\s*(?://|\.loc|\.file)[^\n]*\n|^\s*\.section\s+\.debug.*?^\s*\}\n?", re.MULTILINE | re.DOTALL
+)
 _VERBOSE = re.compile(r"^(?:onednn_verbose|MKL_VERBOSE)[^\n]*\n?", re.MULTILINE)
 
 
@@ -42,8 +47,8 @@ class Record:
 def record_kernels(device: str) -> Iterator[Record]:
     """Record the names of the kernels that run inside, sorted, each once, without addresses or times.
 
-    Use one context around the forward call and another around the backward call. A profiler pass costs a second or so
-    at its first use and changes how launches are timed, so record a run of its own, after the runs that count.
+    Use one context around the forward call and another around the backward call. The first profiler pass of a
+    process costs a second or so: record a run that is made anyway, such as the repetition.
     """
     record = Record()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler writes its progress to stderr otherwise
@@ -52,7 +57,8 @@ def record_kernels(device: str) -> Iterator[Record]:
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
             yield record
             torch.cuda.synchronize()
-        record.names = sorted({_launch(event) for event in _events(profiler, "kernel")})
+        code = triton_code(os.environ.get("TRITON_CACHE_DIR"))
+        record.names = sorted({_launch(event, code) for event in _events(profiler, "kernel")})
         return
     with (
         _captured_stdout() as text,
@@ -66,15 +72,33 @@ def record_kernels(device: str) -> Iterator[Record]:
 
 
 def library_kernels(verbose: str) -> set[str]:
-    """What oneDNN's and MKL's verbose lines name: `onednn matmul brg_matmul:avx512_core_bf16`, `mkl SGEMM CNR:OFF`."""
+    """What verbose lines name: `onednn matmul brg_matmul:avx512_core_bf16`, `mkl SGEMM CNR:OFF`."""
     found = {f"onednn {primitive} {implementation}" for primitive, implementation in _ONEDNN.findall(verbose)}
     return found | {f"mkl {function} {mode}" for function, mode in _MKL.findall(verbose)}
 
 
-def _launch(event: dict[str, Any]) -> str:
-    """A kernel's short name and its grid, which tells split-K factors and tile counts apart."""
+def triton_code(cache: str | None) -> dict[str, str]:
+    """A digest, by kernel name, of the PTX of all kernels of that name in a Triton cache folder.
+
+    Two modes may run Triton kernels of one name that compute differently (`TRITON_F32_DEFAULT`): their PTX
+    tells. Debug lines do not count, as they name source paths. Without a folder of the process's own there is
+    no digest: the shared cache holds other programs' kernels.
+    """
+    digests: dict[str, set[str]] = {}
+    for path in Path(cache).glob("*/*.ptx") if cache else ():
+        code = _DEBUG.sub("", path.read_text(encoding="utf-8"))
+        digests.setdefault(path.stem, set()).add(hashlib.sha256(code.encode()).hexdigest())
+    return {
+        name: hashlib.sha256("".join(sorted(of)).encode()).hexdigest()[:8] for name, of in digests.items()
+    }
+
+
+def _launch(event: dict[str, Any], code: dict[str, str]) -> str:
+    """A kernel's short name, its PTX if it is Triton's, and its grid, which tells split-K factors apart."""
+    name = shorten(event["name"])
+    ptx = f" ptx {code[name]}" if name in code else ""
     grid = "x".join(str(size) for size in event.get("args", {}).get("grid", []))
-    return f"{shorten(event['name'])} grid {grid}" if grid else shorten(event["name"])
+    return f"{name}{ptx} grid {grid}" if grid else name + ptx
 
 
 def _events(profiler: profile, category: str) -> list[dict[str, Any]]:
@@ -97,7 +121,7 @@ def _verbose_libraries() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _captured_stdout() -> Iterator[list[str]]:
-    """Collect what C code writes to file descriptor 1; lines that are no library's verbose lines are written after."""
+    """Collect what C code writes to file descriptor 1; what is no verbose line is written once it is over."""
     text: list[str] = []
     libc = ctypes.CDLL(None)
     sys.stdout.flush()

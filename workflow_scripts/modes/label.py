@@ -18,8 +18,8 @@ def label(
     - `baseline`: `witness` is the plain witness itself (the same object)
     - `unknown`: there is no plain witness to compare with
 
-    An output depends on the forward direction, a gradient on the backward one. `siblings` are witnesses of other modes
-    of the same candidate and case by implementation label; one whose kernels are the same is named in the reason.
+    An output depends on the forward direction, a gradient on the backward one. `siblings` are witnesses of
+    other modes of the same candidate and case, by label; one without a difference is named in the reason.
     """
     return {direction: _label(direction, witness, plain_witness, siblings or {}) for direction in DIRECTIONS}
 
@@ -50,9 +50,6 @@ def _differences(direction: str, witness: Witness, other: Witness) -> list[str]:
     words = []
     if added or gone:
         words.append("other kernels: " + " ".join([*_signed("+", added), *_signed("\N{MINUS SIGN}", gone)]))
-    code = _changed(_code(witness, ours), _code(other, theirs), set(ours) & set(theirs))
-    if code:
-        words.append("other machine code of " + ", ".join(code))
     for part, title in (("flags_after", "flags"), ("state", "state")):
         mine, yours = witness[part], other[part]
         changed = _changed(mine, yours, mine.keys() | yours.keys())
@@ -62,11 +59,6 @@ def _differences(direction: str, witness: Witness, other: Witness) -> list[str]:
                 + ", ".join(f"{k} {yours.get(k)} \N{RIGHTWARDS ARROW} {mine.get(k)}" for k in changed)
             )
     return words
-
-
-def _code(witness: Witness, kernels: Iterable[str]) -> dict[str, Any]:
-    code = witness.get("triton_code", {})
-    return {name: code[name.partition(" ")[0]] for name in kernels if name.partition(" ")[0] in code}
 
 
 def _changed(mine: Mapping[str, Any], yours: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
@@ -86,5 +78,8 @@ def _inert_reason(witness: Witness) -> str:
             "its equality says nothing about the library"
         )
     if witness.get("switch"):
-        return "no effect: the switch changed no kernel, no flag, no state; its equality says nothing about the library"
+        return (
+            "no effect: the switch changed no kernel, no flag, no state; "
+            "its equality says nothing about the library"
+        )
     return "same kernels, same flags and same state as plain: its equality says nothing about the mode"

@@ -38,9 +38,11 @@ NAMES = {
     "GLIBC_TUNABLES": "the C library's choice of exp, tanh and the like by instruction set",
     "LD_PRELOAD": "a preloaded library may replace a BLAS, an OpenMP runtime or the C library's mathematics",
 }
-# CUDA_VISIBLE_DEVICES, LD_LIBRARY_PATH and the rest of the environment stay: they say where things are, and the
-# manifest records what was found there.
-PLACES = frozenset({"TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "DG_JIT_CACHE_DIR"})
+# CUDA_VISIBLE_DEVICES, LD_LIBRARY_PATH and the rest of the environment stay: they say where things are, and
+# the manifest records what was found there. These have a prefix of the above, but say no more than that.
+PLACES = frozenset(
+    {"TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "DG_JIT_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"}
+)
 KNOWN = (
     "ATEN_CPU_CAPABILITY",
     "CUBLASLT_WORKSPACE_SIZE",
@@ -72,8 +74,8 @@ def is_numeric(name: str) -> bool:
 def scrub(environ: Mapping[str, str], variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The environment that a cell's process starts with, and the names that were removed to make it.
 
-    Every variable that can change a bit is removed, then the mode's own `variables` are set. A name that the mode
-    sets itself counts as removed too when the caller's environment had given it a value of its own.
+    Every variable that can change a bit is removed, then the mode's own `variables` are set. A name that the
+    mode sets itself counts as removed too when the caller's environment had it.
     """
     scrubbed = sorted(name for name in environ if is_numeric(name))
     kept = {name: value for name, value in environ.items() if not is_numeric(name)}
@@ -87,7 +89,7 @@ def read_back(variables: Mapping[str, str]) -> dict[str, str]:
     process's start (`/proc/self/environ`; `os.environ` where there is no such file).
 
     Raises:
-        AuditError: a variable is missing, has another value, was set later than the start, or a variable that can
+        AuditError: a variable is missing, has another value or was set after the start; or one that can
             change a bit is there though the mode does not name it.
     """
     start = _environment_at_start()
@@ -95,8 +97,8 @@ def read_back(variables: Mapping[str, str]) -> dict[str, str]:
         for seen, where in ((start.get(name), "when the process started"), (os.environ.get(name), "now")):
             if seen != value:
                 raise AuditError(
-                    f"the mode sets {name}={value}, but {where} it is {_shown(seen)}; a variable must be set before "
-                    "Python starts: start the cell through its rule or through workflow_scripts.run_cell"
+                    f"the mode sets {name}={value}, but {where} it is {_shown(seen)}; a variable must be set "
+                    "before Python starts: start the cell through its rule or workflow_scripts.launch"
                 )
     strays = sorted(
         name for name in start if is_numeric(name) and name not in variables and name not in PLACES
@@ -110,7 +112,7 @@ def read_back(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def variable_problem(name: str) -> str | None:
-    """Why a mode's variable of this name would do nothing, with the likely intended names; None when it may matter."""
+    """Why a mode's variable of this name can do nothing, with the names that were likely meant; or None."""
     known = [*KNOWN, *NAMES, *PLACES]
     if name in known:
         return None

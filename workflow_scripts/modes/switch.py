@@ -1,6 +1,5 @@
 """What a switch is: the thing a mode throws, once, before the operator runs."""
 
-import importlib.util
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +24,10 @@ class HalfEnabledError(AuditError):
 class Thrown:
     """A switch that was thrown: the call that did it, and in what this installation is not as released."""
 
-    entry_point: str
+    entry_point: str | None
     deviations: list[str] = field(default_factory=list)
+    library: str | None = None
+    """Name and version of the library, or the commit of its source tree."""
 
 
 class Switch(Protocol):
@@ -38,7 +39,7 @@ class Switch(Protocol):
     name: str
 
     def unavailable(self, config: Config) -> str | None:
-        """The exact reason why this switch cannot be thrown here; None when it can. Changes nothing."""
+        """The exact reason why it cannot be thrown here; None when it can. May import the library."""
 
     def throw(self, config: Config) -> Thrown:
         """Throw the switch. Never falls back to plain.
@@ -50,21 +51,13 @@ class Switch(Protocol):
 
 
 def refuse_started_cuda() -> None:
-    """Raise AuditError when CUDA runs already: cuBLAS has read its variables then, and a switch would come late."""
+    """Raise AuditError when CUDA runs already: by then cuBLAS has read its variables."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         raise AuditError(
-            "CUDA was initialised before the mode's switch was thrown, so libraries have read their variables "
-            "already: throw the switch first, and create no CUDA tensor before it"
+            "CUDA was initialised before the mode's switch was thrown, so libraries have read their "
+            "variables already: throw the switch first, and create no CUDA tensor before it"
         )
-
-
-def module_missing(name: str) -> bool:
-    """True when no module of this name can be found; imports its parent packages, but not itself."""
-    try:
-        return importlib.util.find_spec(name) is None
-    except (ImportError, ValueError):
-        return True
 
 
 def torch_deviations() -> list[str]:
