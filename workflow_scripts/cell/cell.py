@@ -76,7 +76,7 @@ class Cell:
             return Outcome("unavailable", reason)
         switch = modes.get(self.spec["switch"])
         with self._timed("switch"):
-            snapshot = witness.before(self.spec["device"])  # first: what importing the library changes counts too
+            snapshot = witness.before(self.spec["device"])  # first: an import may change things too
             if reason := switch.unavailable(self.spec):
                 return Outcome("unavailable", reason)
             thrown = switch.throw(self.spec)
