@@ -1,0 +1,61 @@
+"""The short summary that a run prints at its end."""
+
+from workflow_scripts.report.trust import machine, question, trust
+from workflow_scripts.report.verdicts import EXTEND, NEW, REUSE, UNKNOWN
+from workflow_scripts.report.words import Json, listing, rows
+
+LINES = 25
+WIDTH = 118
+
+
+def short(report: Json, folder: str) -> str:
+    """At most `LINES` lines that answer the audit's question.
+
+    Args:
+        report: a full report.
+        folder: where the report's files are, as the reader would type it.
+    """
+    head = [question(report), f"  {rows(report['cases'])}; {machine(report)}", ""]
+    tail = ["", *_replace(report), *_trust(report), *_gate(report), f"Report: {folder}/report.html"]
+    verdicts = _verdicts(report)
+    room = LINES - len(head) - len(tail)
+    if len(verdicts) > room:
+        verdicts = [*verdicts[: room - 1], f"  and {len(verdicts) - room + 1} more, in {folder}/report.md"]
+    return "\n".join(_clip(line) for line in [*head, *verdicts, *tail])
+
+
+def _verdicts(report: Json) -> list[str]:
+    order = (REUSE, EXTEND, NEW, UNKNOWN)
+    entries = sorted(report["implementations"], key=lambda entry: order.index(entry["verdict"]["verdict"]))
+    width = max((len(entry["label"]) for entry in entries), default=0)
+    return [
+        f"  {verdict['verdict']:<10} {entry['label']:<{width}}  {'; '.join(verdict['reasons'])}"
+        for entry in entries
+        for verdict in [entry["verdict"]]
+    ]
+
+
+def _replace(report: Json) -> list[str]:
+    groups = report["interchangeable"]
+    if not groups:
+        return ["May replace one another: none"]
+    return [f"May replace one another: {listing(group)}" for group in groups[:4]]
+
+
+def _trust(report: Json) -> list[str]:
+    sentences = trust(report)
+    bad = [each["text"] for each in sentences if not each["good"]]
+    return [f"Trust: {'; '.join(bad or [each['text'] for each in sentences])}"]
+
+
+def _gate(report: Json) -> list[str]:
+    reasons = report["gate"]["reasons"]
+    if not reasons:
+        return ["Gate: passed"]
+    more = [f"  - and {len(reasons) - 3} more"] if len(reasons) > 3 else []
+    return ["Gate: failed", *(f"  - {reason}" for reason in reasons[:3]), *more]
+
+
+def _clip(line: str) -> str:
+    line = line.replace("\n", " ")
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

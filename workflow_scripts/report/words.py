@@ -1,0 +1,57 @@
+"""Small words that every page of the report shares."""
+
+from collections.abc import Iterable
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def tensor_name(tensor: str) -> str:
+    """Name of a tensor as the report writes it: `out_0` is `out[0]`, `grad_temb` is `grads.temb`."""
+    kind, _, rest = tensor.partition("_")
+    return f"out[{rest}]" if kind == "out" else f"grads.{rest}"
+
+
+def direction(tensor: str) -> str:
+    """The direction that computes a tensor: `forward` for outputs, `backward` for gradients."""
+    return "forward" if tensor.startswith("out_") else "backward"
+
+
+def listing(items: Iterable[object]) -> str:
+    """Items in a sentence: `a, b and c`."""
+    words = [str(item) for item in items]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def rows(cases: Iterable[object]) -> str:
+    """Cases in a sentence: `1 row`, `4 and 64 rows`."""
+    numbers = [str(case) for case in cases]
+    return f"{listing(numbers)} {'row' if numbers == ['1'] else 'rows'}"
+
+
+def places(by_case: dict[str, list[str]], cases: Iterable[object]) -> str:
+    """Tensors and the cases in which something holds: `out[0] at 1 and 4 rows; grads.temb at every case`.
+
+    Args:
+        by_case: ids of tensors, by case (as a string).
+        cases: all cases of the audit.
+    """
+    every = [str(case) for case in cases]
+    tensors = dict.fromkeys(tensor for case in every for tensor in by_case.get(case, []))
+    parts = []
+    for tensor in tensors:
+        where = [case for case in every if tensor in by_case.get(case, [])]
+        parts.append(f"{tensor_name(tensor)} at {'every case' if where == every else rows(where)}")
+    return "; ".join(parts)
+
+
+def share(differ: int | None, numel: int) -> str:
+    """Share of elements that differ, as a percentage that is never rounded to a misleading 0 or 100."""
+    if differ is None:
+        return "not the same kind"
+    if differ == 0:
+        return "0"
+    percent = 100 * differ / numel
+    if differ < numel and percent >= 99.95:
+        return "> 99.9 %"
+    return f"{percent:.2g} %" if percent < 10 else f"{percent:.3g} %"
