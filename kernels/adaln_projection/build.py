@@ -35,7 +35,7 @@ CUDA_ARCHITECTURES = {
 }
 CUDA_FLAGS = [
     *("-std=c++17", "-O3", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"),
-    *("--shared", "--cudart=static", "--threads=2"),
+    *("--shared", "--cudart=static", "--no-compress", "--threads=2"),
     *("-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror", "-Xlinker", "-s"),
     *("-Werror", "all-warnings", "-Xptxas", "-v"),
     *(f"-gencode={code}" for code in CUDA_ARCHITECTURES.values()),
@@ -53,8 +53,8 @@ def _find(variable: str, name: str, package: str) -> str:
     return found
 
 
-def _run(command: list[str], log: Path) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: list[str], directory: Path, log: Path) -> None:
+    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     said = result.stdout + result.stderr
     with log.open("a") as file:
         file.write(f"$ {' '.join(command)}\n{said}\n")
@@ -65,28 +65,29 @@ def _run(command: list[str], log: Path) -> None:
 def _version(compiler: str) -> str:
     said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
     lines = said.strip().splitlines()
-    return lines[-1] if "nvcc" in Path(compiler).name else lines[0]
+    return next((line for line in lines if "release" in line), lines[0])
 
 
 def _compile(target: str, package: Path, out: Path) -> dict[str, Any]:
     """Compile one target's library into `out` and describe it."""
     if target == "cpu":
         compiler, flags = _find("CXX", "g++", "GCC 12 or newer"), CPU_FLAGS
-        sources, architectures = [package / "reference.cpp"], [os.uname().machine]
+        sources, architectures = ["reference.cpp"], [os.uname().machine]
     else:
         compiler, flags = _find("NVCC", "nvcc", "the CUDA toolkit, 12.8 or newer"), CUDA_FLAGS
-        sources, architectures = sorted(package.glob("*.cu")), list(CUDA_ARCHITECTURES)
+        sources = sorted(path.name for path in package.glob("*.cu"))
+        architectures = list(CUDA_ARCHITECTURES)
         if not sources:
             raise AuditError(f"there are no CUDA sources (*.cu) in {package}.")
     library = out / FILES[target]
     digest = source_digest(target, package)
-    _run([compiler, *flags, "-o", str(library), *map(str, sources)], out / "build.log")
+    _run([compiler, *flags, "-o", str(library.resolve()), *sources], package, out / "build.log")
     if source_digest(target, package) != digest:
         raise AuditError(f"the sources in {package} changed while they were compiled: build again.")
     return {
         "file": library.name,
         "source_digest": digest,
-        "sources": [source.name for source in sources],
+        "sources": sources,
         "compiler": Path(compiler).name,
         "compiler_version": _version(compiler),
         "flags": flags,

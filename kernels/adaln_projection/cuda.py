@@ -21,9 +21,10 @@ def _launching(device: torch.device) -> Iterator[tuple[CDLL, int]]:
     """The library and the stream to launch on, with `device` current."""
     capability = torch.cuda.get_device_capability(device)
     if capability < OLDEST_CAPABILITY:
+        name = torch.cuda.get_device_name(device)
         raise RuntimeError(
-            f"adaln_projection needs a GPU of compute capability 8.0 or newer (bf16 tensor cores); {device} is "
-            f"a {torch.cuda.get_device_name(device)}, {capability[0]}.{capability[1]}"
+            "adaln_projection needs a GPU of compute capability 8.0 or newer (bf16 tensor cores); "
+            f"{device} is a {name}, {capability[0]}.{capability[1]}"
         )
     with torch.cuda.device(device):
         yield load("cuda"), torch.cuda.current_stream(device).cuda_stream

@@ -1,6 +1,7 @@
 """The digest of a library's machine code: it changes when the kernel does, and not when a comment does."""
 
 import hashlib
+import re
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,9 @@ CODE_SECTIONS = {
     # .nv_fatbin holds the cubins and the PTX; the host's code chooses which kernel is launched.
     "cuda": (".text", ".rodata", ".nv_fatbin"),
 }
+
+# nvcc names what has internal linkage by a digest of the source's absolute path (hence --no-compress in the build).
+_PATH_DIGEST = re.compile(rb"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}_")
 
 
 class _Section(NamedTuple):
@@ -42,7 +46,9 @@ def _sections(image: bytes) -> dict[str, bytes]:
 
 
 def code_digest(library: Path, target: str) -> str:
-    """sha256 (hex) of the machine code in a shared library; `target` is "cpu" or "cuda".
+    """The sha256 (hex) of the machine code in a shared library; `target` is "cpu" or "cuda".
+
+    It depends on the code, the compiler and the flags, not on comments or on where the sources are.
 
     Raises:
         AuditError: the file is not an ELF library, or holds no such code.
@@ -52,6 +58,7 @@ def code_digest(library: Path, target: str) -> str:
     for name in CODE_SECTIONS[target]:
         if name not in sections:
             raise AuditError(f"{library} has no section {name}: it is not a {target} kernel library.")
-        digest.update(f"{name} {len(sections[name])}\n".encode())
-        digest.update(sections[name])
+        code = _PATH_DIGEST.sub(rb"\1", sections[name])
+        digest.update(f"{name} {len(code)}\n".encode())
+        digest.update(code)
     return digest.hexdigest()
