@@ -10,6 +10,7 @@ from workflow_scripts.tensors.dtypes import Bits, Dtype, Values
 GRID = (16, 64)  # rows and columns of the density map, at the most
 FIRST_ROWS = 8
 FINEST_COLUMNS = 1 << 24  # with more columns the touched ones are not marked: that would take the memory
+_PIECE = 1 << 15  # elements whose values are looked at together: temporaries stay in the core's own cache
 _GREATEST = float(np.finfo(np.float64).max)
 _OCTAVES = 20  # of the ulp histogram, beyond which all is one class
 
@@ -25,25 +26,21 @@ def ulp_distance(dtype: Dtype, a: Bits, b: Bits) -> Bits:
     """
     top = a.dtype.type(1 << (dtype.width - 1))
     if dtype.kind == "float":
-        x, y = a & ~top, b & ~top
         across = (a ^ b) >= top
-        steps: Bits = np.where(across, x + y, np.maximum(x, y) - np.minimum(x, y))
-        return steps
+        a, b = a & ~top, b & ~top
+        low: Bits = np.minimum(a, b)
+        return np.maximum(a, b) - low + across * (low + low)
     if dtype.kind == "signed":
         a, b = a ^ top, b ^ top
-    difference: Bits = np.maximum(a, b) - np.minimum(a, b)
-    return difference
+    steps: Bits = np.maximum(a, b) - np.minimum(a, b)
+    return steps
 
 
 def greatest_difference(a: Values, b: Values) -> float:
     """Greatest |a - b| of finite floats: float64, rounded once, and held below its infinity."""
     with np.errstate(over="ignore"):
-        gap = np.abs(a - b)
-        top = gap.max()
-        if a.dtype == np.float32:  # rounding keeps the order: only what ties in float32 can be greatest
-            tied = gap == top
-            top = np.abs(a[tied].astype(np.float64) - b[tied].astype(np.float64)).max()
-    return min(float(top), _GREATEST)
+        gap = np.subtract(a, b, dtype=np.float64)
+    return min(float(np.abs(gap, out=gap).max()), _GREATEST)
 
 
 @dataclass
@@ -86,8 +83,10 @@ class Tally:
         if self.detail:
             self._place(start, mask.reshape(-1, width))
         if count < mask.size:
-            a, b = a[mask], b[mask]
-        self._measure(a, b)
+            where = np.flatnonzero(mask)
+            a, b = a[where], b[where]
+        for piece in range(0, a.size, _PIECE):
+            self._measure(a[piece : piece + _PIECE], b[piece : piece + _PIECE])
 
     def _place(self, start: int, mask: Mask) -> None:
         row, column = divmod(start, self.columns)
@@ -112,7 +111,8 @@ class Tally:
         starts = np.maximum(self.lefts[left : right + 1] - column, 0)
         for i in range(row * down // self.rows, (row + height - 1) * down // self.rows + 1):
             band = mask[max(self.tops[i] - row, 0) : self.tops[i + 1] - row]
-            self.grid[i, left : right + 1] += np.add.reduceat(band.sum(axis=0, dtype=np.int64), starts)
+            counts = band.sum(axis=0, dtype=np.uint32) if len(band) > 1 else band[0]
+            self.grid[i, left : right + 1] += np.add.reduceat(counts, starts, dtype=np.int64)
 
     def _measure(self, a: Bits, b: Bits) -> None:
         infinity = self.dtype.infinity
