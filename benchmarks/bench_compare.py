@@ -1,6 +1,6 @@
 """Speed of the comparison: MB/s a tensor for equal, slightly different and wholly different bits.
 
-Run from the root of the repository: PYTHONPATH=. python benchmarks/bench_compare.py [--megabytes 400] [--threads 2]
+Run from the root of the repository: python -m benchmarks.bench_compare [--megabytes 400] [--threads 2]
 """
 
 import argparse

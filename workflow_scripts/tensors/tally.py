@@ -28,12 +28,11 @@ def ulp_distance(dtype: Dtype, a: Bits, b: Bits) -> Bits:
     if dtype.kind == "float":
         across = (a ^ b) >= top
         a, b = a & ~top, b & ~top
-        low: Bits = np.minimum(a, b)
-        return np.maximum(a, b) - low + across * (low + low)
+        low, high = np.minimum(a, b), np.maximum(a, b)
+        return np.add(high - low, across * (low + low))
     if dtype.kind == "signed":
         a, b = a ^ top, b ^ top
-    steps: Bits = np.maximum(a, b) - np.minimum(a, b)
-    return steps
+    return np.subtract(np.maximum(a, b), np.minimum(a, b))
 
 
 def greatest_difference(a: Values, b: Values) -> float:

@@ -1,0 +1,1 @@
+"""Measurements of speed; no test depends on them."""
