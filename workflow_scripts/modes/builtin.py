@@ -5,7 +5,6 @@ from workflow_scripts.modes.switch import (
     Config,
     HalfEnabledError,
     Thrown,
-    refuse_started_cuda,
     torch_deviations,
 )
 
@@ -20,8 +19,7 @@ class NoSwitch:
         return None
 
     def throw(self, config: Config) -> Thrown:  # noqa: ARG002
-        """Nothing is called; only guards that CUDA has not started, as every switch does."""
-        refuse_started_cuda()
+        """Nothing is called."""
         return Thrown(None, torch_deviations())
 
 
@@ -32,7 +30,6 @@ class Nothing(NoSwitch):
 
     def throw(self, config: Config) -> Thrown:  # noqa: ARG002
         """Does nothing, on purpose."""
-        refuse_started_cuda()
         return Thrown(
             entry_point="workflow_scripts.modes.builtin.Nothing (control)", deviations=torch_deviations()
         )

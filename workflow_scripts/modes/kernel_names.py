@@ -5,10 +5,12 @@ import re
 
 LONGEST = 160
 
-_NOISE = re.compile(
-    r"\b(?:void |at::native::|at::cuda::|c10::|std::|thrust::|\(anonymous namespace\)::)|::operator\(\)"
-)
-_LAMBDA = re.compile(r"(?:::)?\{lambda#(\d+)\}")
+_NAMESPACES = re.compile(r"^void |\b(?:at::native|at::cuda|c10|std)::|\(anonymous namespace\)::")
+_CALLS = re.compile(r"::operator\(\)| const\b")
+_LAMBDA = re.compile(r"::\{lambda#(\d+)\}")
+# How ATen's elementwise kernels get at their operands: the same for every operator.
+_OPERANDS = re.compile(r",(?:array<char\*,\d+ul>|TrivialOffsetCalculator<\d+,unsigned int>)(?=[,>])")
+_SPACES = re.compile(r"\s+(?=\W|$)|(?<=\W)\s+")
 _CUTLASS = re.compile(r"^cutlass::(?:Kernel2?|device_kernel)<(?P<inner>\w+)>$")
 
 
@@ -19,9 +21,8 @@ def shorten(name: str) -> str:
     `#1`. CUTLASS kernels get the name inside the wrapper. What is longer than `LONGEST` characters is cut and
     ends in eight digits of the whole name's SHA-256, so that different kernels keep different names.
     """
-    short = _without_parentheses(_NOISE.sub("", name))
-    short = re.sub(r"\bconst\b|\s+", "", short)
-    short = _LAMBDA.sub(r"#\1", short)
+    short = _without_parentheses(_CALLS.sub("", _NAMESPACES.sub("", name)))
+    short = _OPERANDS.sub("", _LAMBDA.sub(r"#\1", _SPACES.sub("", short)))
     wrapped = _CUTLASS.match(short)
     if wrapped:
         short = wrapped["inner"]

@@ -22,15 +22,23 @@ _PLUMBING = frozenset(
     f"aten::{name}"
     for name in (
         *("as_strided", "contiguous", "detach", "detach_", "empty", "empty_like", "empty_strided", "expand"),
-        *("flatten", "linear", "permute", "reshape", "resize_", "resolve_conj", "resolve_neg", "result_type"),
+        *(
+            "flatten",
+            "linear",
+            "matmul",
+            "permute",
+            "reshape",
+            "resize_",
+            "resolve_conj",
+            "resolve_neg",
+            "result_type",
+        ),
         *("select", "slice", "split", "squeeze", "t", "to", "transpose", "unsqueeze", "view"),
     )
 )
 _ONEDNN = re.compile(r"^onednn_verbose,.*?\bexec,[^,]+,([^,]+),([^,]+),", re.MULTILINE)
 _MKL = re.compile(r"^MKL_VERBOSE (\w+)\(.*?(CNR:\S+)", re.MULTILINE)
-_DEBUG = re.compile(
-    r"^\s*(?://|\.loc|\.file)[^\n]*\n|^\s*\.section\s+\.debug.*?^\s*\}\n?", re.MULTILINE | re.DOTALL
-)
+_DEBUG = re.compile(r"^\s*(?://|\.loc|\.file|\$L__tmp\d+:)[^\n]*\n", re.MULTILINE)
 _VERBOSE = re.compile(r"^(?:onednn_verbose|MKL_VERBOSE)[^\n]*\n?", re.MULTILINE)
 
 
@@ -54,7 +62,7 @@ def record_kernels(device: str) -> Iterator[Record]:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler writes its progress to stderr otherwise
     if device == "cuda":
         torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        with _profile(ProfilerActivity.CPU, ProfilerActivity.CUDA) as profiler:
             yield record
             torch.cuda.synchronize()
         code = triton_code(os.environ.get("TRITON_CACHE_DIR"))
@@ -63,7 +71,7 @@ def record_kernels(device: str) -> Iterator[Record]:
     with (
         _captured_stdout() as text,
         _verbose_libraries(),
-        profile(activities=[ProfilerActivity.CPU]) as profiler,
+        _profile(ProfilerActivity.CPU) as profiler,
     ):
         yield record
     operators = {event["name"] for event in _events(profiler, "cpu_op")}
@@ -86,7 +94,7 @@ def triton_code(cache: str | None) -> dict[str, str]:
     """
     digests: dict[str, set[str]] = {}
     for path in Path(cache).glob("*/*.ptx") if cache else ():
-        code = _DEBUG.sub("", path.read_text(encoding="utf-8"))
+        code = _DEBUG.sub("", path.read_text(encoding="utf-8").partition("\t.section\t.debug")[0])
         digests.setdefault(path.stem, set()).add(hashlib.sha256(code.encode()).hexdigest())
     return {
         name: hashlib.sha256("".join(sorted(of)).encode()).hexdigest()[:8] for name, of in digests.items()
@@ -99,6 +107,10 @@ def _launch(event: dict[str, Any], code: dict[str, str]) -> str:
     ptx = f" ptx {code[name]}" if name in code else ""
     grid = "x".join(str(size) for size in event.get("args", {}).get("grid", []))
     return f"{name}{ptx} grid {grid}" if grid else name + ptx
+
+
+def _profile(*activities: ProfilerActivity) -> profile:
+    return profile(activities=activities, acc_events=True)  # or it warns that events are per cycle
 
 
 def _events(profiler: profile, category: str) -> list[dict[str, Any]]:

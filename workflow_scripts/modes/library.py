@@ -22,7 +22,6 @@ from workflow_scripts.modes.switch import (
     Config,
     HalfEnabledError,
     Thrown,
-    refuse_started_cuda,
     torch_deviations,
 )
 
@@ -54,13 +53,12 @@ class LibrarySwitch(ABC):
         return self._lacking(module)
 
     def throw(self, config: Config) -> Thrown:
-        """Throw the switch in a process in which CUDA has not started.
+        """Call the library's entry point, in a process of which `witness.before` has taken a snapshot.
 
         Raises:
-            AuditError: unavailable, or CUDA has started; nothing was changed.
+            AuditError: unavailable; nothing was changed.
             HalfEnabledError: the call failed, or returned without having done its work.
         """
-        refuse_started_cuda()
         if reason := self.unavailable(config):
             raise AuditError(reason)
         module = self._import(config)

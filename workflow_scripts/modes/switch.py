@@ -1,6 +1,5 @@
 """What a switch is: the thing a mode throws, once, before the operator runs."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -48,16 +47,6 @@ class Switch(Protocol):
             AuditError: it cannot be thrown here, and nothing was changed.
             HalfEnabledError: it failed on the way; the process must end.
         """
-
-
-def refuse_started_cuda() -> None:
-    """Raise AuditError when CUDA runs already: by then cuBLAS has read its variables."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        raise AuditError(
-            "CUDA was initialised before the mode's switch was thrown, so libraries have read their "
-            "variables already: throw the switch first, and create no CUDA tensor before it"
-        )
 
 
 def torch_deviations() -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from workflow_scripts.errors import AuditError
 from workflow_scripts.modes import dispatch
 from workflow_scripts.modes.kernels import record_kernels
 from workflow_scripts.modes.library import compiled_part, module_missing, version
@@ -53,7 +54,19 @@ class Snapshot:
 
 
 def before(device: str) -> Snapshot:
-    """Take the snapshot that `after` compares with. Does not initialise CUDA. `device`: "cpu" or "cuda"."""
+    """Take the snapshot that `after` compares with, before the library is imported.
+
+    Does not initialise CUDA. The library itself may do so, when it is imported or switched on: then it has
+    seen the variables that the process was started with. `device`: "cpu" or "cuda".
+
+    Raises:
+        AuditError: CUDA runs already, so that cuBLAS may have read its variables and chosen its workspace.
+    """
+    if torch.cuda.is_initialized():
+        raise AuditError(
+            "CUDA was initialised before the mode's switch was thrown, so libraries have read their "
+            "variables already: throw the switch first, and create no CUDA tensor before it"
+        )
     return Snapshot(device, dispatch.table(device), flags(), _environment())
 
 
