@@ -1,7 +1,7 @@
 """Calls into libadaln_cpu.so: contiguous CPU tensors, checked by the caller.
 
-`isa` picks the vector instructions (0: the best that this processor has, 1: baseline, 2: AVX2, 3: AVX-512).
-Neither it nor the number of threads changes a bit.
+`isa` picks the instructions: the best that this processor has, or one set, or every forward sum in integers,
+which is slow and what the others are checked against. Neither it nor the number of threads changes a bit.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels.adaln_projection.library import load
 
-BEST_ISA, BASELINE, AVX2, AVX512 = range(4)
+BEST_ISA, BASELINE, AVX2, AVX512, INTEGERS = range(5)
 _FAILURES = {1: "bad argument", 2: "this processor lacks the instruction set asked for", 3: "out of memory"}
 
 

@@ -14,7 +14,8 @@ CODE_SECTIONS = {
     "cuda": (".text", ".rodata", ".nv_fatbin"),
 }
 
-# nvcc names what has internal linkage by a digest of the source's absolute path (hence --no-compress in the build).
+# nvcc names what has internal linkage by a digest of the source's absolute path.
+# The build's --no-compress keeps those names in sight.
 _PATH_DIGEST = re.compile(rb"(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}_")
 
 

@@ -71,7 +71,7 @@ float exact_row_sum(const Forward &f, int64_t t, int64_t n, int arch);
 
 // One instruction set's kernels.  Each computes one range: of n, of n, of columns k, of n.
 struct Kernels {
-    int lanes;  // a forward range begins at a multiple of this, a d_act range at a multiple of twice this
+    int lanes;  // ranges of n begin at a multiple of this, ranges of columns at a multiple of twice this
     void (*forward_sm80)(const Forward &, int64_t begin, int64_t end);
     void (*forward_sm90)(const Forward &, int64_t begin, int64_t end);
     void (*d_act)(const DAct &, int64_t begin, int64_t end);

@@ -1,0 +1,19 @@
+"""Fixtures that several test modules share."""
+
+import pytest
+
+from kernels.adaln_projection.build import build
+
+
+@pytest.fixture(scope="session")
+def cpu_kernel_directory(tmp_path_factory):
+    """A directory with the CPU library, built once a session from the present sources."""
+    directory = tmp_path_factory.mktemp("kernel")
+    build(directory, ["cpu"])
+    return directory
+
+
+@pytest.fixture
+def cpu_kernel(cpu_kernel_directory, monkeypatch):
+    """The built CPU library is the one that kernels.adaln_projection loads."""
+    monkeypatch.setenv("ADALN_KERNEL_DIR", str(cpu_kernel_directory))
