@@ -4,9 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
-from workflow_scripts.errors import AuditError, run_main
-from workflow_scripts.report.evidence import read_json
-from workflow_scripts.report.full import SCHEMA
+from workflow_scripts.errors import run_main
+from workflow_scripts.report.evidence import read_full_report
 from workflow_scripts.report.gate import reasons
 from workflow_scripts.tensors.atomic import write_text
 
@@ -17,10 +16,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path, required=True, help="report.full.json")
     parser.add_argument("--output", type=Path, required=True, help='{"passed", "reasons"}')
     options = parser.parse_args()
-    report = read_json(options.report)
-    if report.get("schema") != SCHEMA:
-        raise AuditError(f"{options.report}: is not a full report of this version; give it report.full.json")
-    found = reasons(report)
+    found = reasons(read_full_report(options.report))
     document = {"passed": not found, "reasons": found}
     write_text(options.output, json.dumps(document, indent=2) + "\n")
     print("Gate passed." if not found else "Gate failed:\n" + "\n".join(f"  - {reason}" for reason in found))

@@ -10,6 +10,8 @@ from workflow_scripts.errors import AuditError
 from workflow_scripts.report.words import Json
 from workflow_scripts.tensors import manifest
 
+SCHEMA = "bitwise-reuse-audit/report/1"
+
 
 @dataclass
 class Evidence:
@@ -78,6 +80,18 @@ def read_json(path: Path) -> Json:
     if not isinstance(document, dict):
         raise AuditError(f"{path}: holds {type(document).__name__}, not a JSON object")
     return document
+
+
+def read_full_report(path: Path) -> Json:
+    """A report.full.json of this version.
+
+    Raises:
+        AuditError: it is unreadable, or another document.
+    """
+    report = read_json(path)
+    if report.get("schema") != SCHEMA:
+        raise AuditError(f"{path}: is not a full report of this version; give it a report.full.json")
+    return report
 
 
 def read_evidence(

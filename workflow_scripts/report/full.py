@@ -5,11 +5,10 @@ from workflow_scripts.report import gate, pairs, verdicts
 from workflow_scripts.report.classes import equality_classes, same_bits
 from workflow_scripts.report.controls import controls
 from workflow_scripts.report.environment import merged
-from workflow_scripts.report.evidence import Evidence
+from workflow_scripts.report.evidence import SCHEMA, Evidence
 from workflow_scripts.report.implementations import implementations
 from workflow_scripts.report.words import Json
 
-SCHEMA = "bitwise-reuse-audit/report/1"
 # Keys of audit.json that are not the user's config, or that say where and how fast jobs run: no bit depends
 # on them, so a report must not either.
 NOT_CONFIG = (

@@ -2,6 +2,7 @@
 
 from workflow_scripts.modes.label import label
 from workflow_scripts.report.evidence import Evidence
+from workflow_scripts.report.machine import difference
 from workflow_scripts.report.words import Json
 
 # What the report keeps of a manifest; the environment is merged, the inputs are listed once.
@@ -72,17 +73,18 @@ def _cell(evidence: Evidence, entry: Json, case: int) -> Json:
 
 
 def _labels(evidence: Evidence, entry: Json, case: int) -> Json:
-    """What the mode changed, held against the plain cell and the other modes of the same candidate."""
+    """What the mode changed, held against the same candidate's plain cell and other modes on this machine."""
+    own = evidence.cells[entry["label"], case]
     cells = {
         other["label"]: cell
         for other in evidence.audit["implementations"]
-        if other["candidate"] == entry["candidate"] and (cell := evidence.ok(other["label"], case))
+        if other["candidate"] == entry["candidate"]
+        and (cell := evidence.ok(other["label"], case))
+        and not difference(cell["environment"], own["environment"])
     }
     plain = evidence.plain(entry["candidate"], case)
-    siblings = {
-        name: cell["witness"] for name, cell in cells.items() if name != entry["label"] and cell is not plain
-    }
-    return label(cells[entry["label"]]["witness"], plain["witness"] if plain else None, siblings)
+    others = {name: cell["witness"] for name, cell in cells.items() if cell is not own and cell is not plain}
+    return label(own["witness"], plain["witness"] if plain in cells.values() else None, others)
 
 
 def _rows(document: Json | None) -> Json:

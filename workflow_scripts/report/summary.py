@@ -1,8 +1,11 @@
 """The short summary that a run prints at its end."""
 
-from workflow_scripts.report.trust import machine, question, trust
+import textwrap
+
+from workflow_scripts.report.answer import answer, question
+from workflow_scripts.report.trust import machine, trust
 from workflow_scripts.report.verdicts import EXTEND, NEW, REUSE, UNKNOWN
-from workflow_scripts.report.words import Json, listing, rows
+from workflow_scripts.report.words import Json, rows
 
 LINES = 25
 WIDTH = 118
@@ -15,13 +18,13 @@ def short(report: Json, folder: str) -> str:
         report: a full report.
         folder: where the report's files are, as the reader would type it.
     """
-    head = [question(report), f"  {rows(report['cases'])}; {machine(report)}", ""]
-    tail = ["", *_replace(report), *_trust(report), *_gate(report), f"Report: {folder}/report.html"]
+    head = [question(report), *_wrapped(answer(report)), ""]
+    tail = ["", *_wrapped(_trust(report)), *_gate(report), f"Report: {folder}/report.html"]
     verdicts = _verdicts(report)
     room = LINES - len(head) - len(tail)
     if len(verdicts) > room:
         verdicts = [*verdicts[: room - 1], f"  and {len(verdicts) - room + 1} more, in {folder}/report.md"]
-    return "\n".join(_clip(line) for line in [*head, *verdicts, *tail])
+    return "\n".join([*head, *map(_clip, verdicts), *tail])
 
 
 def _verdicts(report: Json) -> list[str]:
@@ -35,17 +38,11 @@ def _verdicts(report: Json) -> list[str]:
     ]
 
 
-def _replace(report: Json) -> list[str]:
-    groups = report["interchangeable"]
-    if not groups:
-        return ["May replace one another: none"]
-    return [f"May replace one another: {listing(group)}" for group in groups[:4]]
-
-
 def _trust(report: Json) -> list[str]:
     sentences = trust(report)
-    bad = [each["text"] for each in sentences if not each["good"]]
-    return [f"Trust: {'; '.join(bad or [each['text'] for each in sentences])}"]
+    doubts = [each["text"] for each in sentences if not each["good"]]
+    where = f"{rows(report['cases'])}; {machine(report)}"
+    return [f"Trust: {'. '.join(doubts or [each['text'] for each in sentences])} ({where})."]
 
 
 def _gate(report: Json) -> list[str]:
@@ -53,9 +50,12 @@ def _gate(report: Json) -> list[str]:
     if not reasons:
         return ["Gate: passed"]
     more = [f"  - and {len(reasons) - 3} more"] if len(reasons) > 3 else []
-    return ["Gate: failed", *(f"  - {reason}" for reason in reasons[:3]), *more]
+    return ["Gate: failed", *(_clip(f"  - {reason}") for reason in reasons[:3]), *more]
+
+
+def _wrapped(sentences: list[str]) -> list[str]:
+    return [line for text in sentences for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
 
 
 def _clip(line: str) -> str:
-    line = line.replace("\n", " ")
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from workflow_scripts.report.answer import answer, question
 from workflow_scripts.report.pairs import inert
-from workflow_scripts.report.trust import question, trust
+from workflow_scripts.report.trust import trust
 from workflow_scripts.report.verdicts import varying_rows
 from workflow_scripts.report.words import Json, tensor_name
 
@@ -62,7 +63,7 @@ def _summary_rows(report: Json) -> Iterator[Json]:
 
 def markdown(report: Json) -> str:
     """The report as Markdown, to be pasted into a page of documentation."""
-    lines = [f"## {question(report)}", ""]
+    lines = [f"## {question(report)}", "", *(f"{sentence}  " for sentence in answer(report)), ""]
     lines += [_table([_verdict_row(entry) for entry in report["implementations"]]), ""]
     for baseline in report["baselines"]:
         rows = [_difference_row(report, entry, baseline) for entry in report["implementations"]]

@@ -8,11 +8,6 @@ def trust(report: Json) -> list[Json]:
     return [_controls(report), _machine(report), *_kernel(report), _deviations(report)]
 
 
-def question(report: Json) -> str:
-    """The question that the audit answers."""
-    return f"May an existing implementation of {report['op']} be reused with every bit kept?"
-
-
 def machine(report: Json) -> str:
     """The machine and stack in a few words: `NVIDIA H200 (sm_90), torch 2.13.0+cu130`."""
     environment = report["environment"]

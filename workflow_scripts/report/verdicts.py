@@ -2,9 +2,9 @@
 
 These are the definitions, in the order in which they are tried; nothing else in the project repeats them.
 
-- **can't say**: a control did not pass; or a case did not run (unavailable, error, missing); or its rows were
-  not compared across cases; or its cells and a baseline's are of different machines or stacks; or it is no
-  baseline and was compared with none; or there is no plain cell to hold its witness against; or its mode
+- **can't say**: a case did not run (unavailable, error, missing); or a control did not pass; or it is no
+  baseline and was compared with none, for instance because it ran on another machine; or its rows were not
+  compared across cases; or no plain cell of the same machine can be held against its witness; or its mode
   changed nothing in any case, so that what was measured is the plain process.
 - **reuse**: everything asked of an implementation holds: the rows of a smaller case have the bits of the same
   rows in the largest case; every run gave the same bits; no input was changed; and, where accuracy was
@@ -52,9 +52,10 @@ def verdict(entry: Json, report: Json) -> Json:
         and relation(report["pairs"], entry["label"], label)["relation"] == EQUAL
     ]
     equal = f"its bits are those of {listing(agrees)} in every tensor and case" if agrees else None
-    notes = _notes(entry, cases)
+    notes = _deviations(entry)
     if reasons := _unknown(entry, report):
         return {"verdict": UNKNOWN, "reasons": reasons, "notes": notes}
+    notes = _unchanged(entry, cases) + notes
     missing = _missing(entry, cases)
     if not missing:
         return {"verdict": REUSE, "reasons": ([equal] if equal else []) + _holds(entry), "notes": notes}
@@ -71,22 +72,22 @@ def _unknown(entry: Json, report: Json) -> list[str]:
         if control["status"] != "passed"
     ]
     absent = _absent(entry)
-    if failed or absent:
-        return absent + failed
-    comparisons = [
-        each for each in report["comparisons"] if each["a"] == entry["label"] or each["b"] == entry["label"]
-    ]
-    reasons = [
-        f"{each['reason']} (with {each['b'] if each['a'] == entry['label'] else each['a']})"
-        for each in comparisons
-        if each["status"] == "incomparable"
-    ]
-    if not entry["baseline"] and not reasons and all(each["status"] != "compared" for each in comparisons):
-        reasons.append("compared with no baseline")
+    if absent or failed:
+        return absent or failed
+    reasons = [] if entry["baseline"] else _uncompared(entry, report["comparisons"])
     if entry["rows"]["status"] != "compared":
         reasons.append(f"its rows were not compared across cases: {entry['rows']['reason']}")
     reasons += _unwitnessed(entry)
     return list(dict.fromkeys(reasons))
+
+
+def _uncompared(entry: Json, comparisons: list[Json]) -> list[str]:
+    """Why an implementation was held against no baseline; empty when it was against one."""
+    found = [each for each in comparisons if each["a"] == entry["label"]]
+    if any(each["status"] == "compared" for each in found):
+        return []
+    apart = [f"{each['reason']} (with {each['b']})" for each in found if each["status"] == "incomparable"]
+    return apart or ["compared with no baseline"]
 
 
 def _absent(entry: Json) -> list[str]:
@@ -156,11 +157,12 @@ def _holds(entry: Json) -> list[str]:
     return found
 
 
-def _notes(entry: Json, cases: list[int]) -> list[str]:
-    """What a reader should know beside the verdict."""
-    unchanged = {
-        str(case): [t for t in entry["cells"][str(case)]["tensors"] if inert(entry, case, t)]
-        for case in cases
-    }
-    notes = [f"its mode changed nothing of: {places(unchanged, cases)}"] if any(unchanged.values()) else []
-    return notes + list(dict.fromkeys(d for cell in entry["cells"].values() for d in cell["deviations"]))
+def _unchanged(entry: Json, cases: list[int]) -> list[str]:
+    """What its mode left as it is in a plain process, in words."""
+    tensors = {case: cell["tensors"] for case, cell in entry["cells"].items()}
+    found = {case: [tensor for tensor in tensors[case] if inert(entry, case, tensor)] for case in tensors}
+    return [f"its mode changed nothing of: {places(found, cases)}"] if any(found.values()) else []
+
+
+def _deviations(entry: Json) -> list[str]:
+    return list(dict.fromkeys(each for cell in entry["cells"].values() for each in cell["deviations"]))

@@ -45,13 +45,18 @@ def places(by_case: dict[str, list[str]], cases: Iterable[object]) -> str:
     return "; ".join(parts)
 
 
-def share(differ: int | None, numel: int) -> str:
-    """Share of elements that differ, as a percentage that is never rounded to a misleading 0 or 100."""
-    if differ is None:
-        return "not the same kind"
-    if differ == 0:
-        return "0"
-    percent = 100 * differ / numel
-    if differ < numel and percent >= 99.95:
+def count(number: int) -> str:
+    """A count with its thousands apart: `198,180,864`."""
+    return f"{number:,}"
+
+
+def share(differ: int, numel: int) -> str:
+    """Share of elements that differ, never rounded to a misleading 0 or 100 percent."""
+    percent = 100 * differ / numel if numel else 0.0
+    if differ in (0, numel):
+        return f"{percent:.0f} %"
+    if percent >= 99.95:
         return "> 99.9 %"
-    return f"{percent:.2g} %" if percent < 10 else f"{percent:.3g} %"
+    if percent < 0.0001:
+        return "< 0.0001 %"
+    return f"{float(f'{percent:.2g}' if percent < 10 else f'{percent:.3g}'):.15g} %"

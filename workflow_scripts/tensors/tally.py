@@ -29,10 +29,11 @@ def ulp_distance(dtype: Dtype, a: Bits, b: Bits) -> Bits:
         across = (a ^ b) >= top
         a, b = a & ~top, b & ~top
         low, high = np.minimum(a, b), np.maximum(a, b)
-        return np.add(high - low, across * (low + low))
+        steps: Bits = high - low + across * (low + low)
+        return steps
     if dtype.kind == "signed":
         a, b = a ^ top, b ^ top
-    return np.subtract(np.maximum(a, b), np.minimum(a, b))
+    return np.maximum(a, b) - np.minimum(a, b)
 
 
 def greatest_difference(a: Values, b: Values) -> float:
