@@ -34,13 +34,16 @@ __device__ inline void unpack_bf16x8(const uint4 &bits, float (&values)[8]) {
     }
 }
 
-// Reads 16 bytes that no other block will want soon: not kept in the first-level cache.
-__device__ inline uint4 load_once(const void *pointer) {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(pointer));
-    return v;
+// Asynchronous copies of 16 bytes to shared memory; zeros where `present` is false (`source` must be valid anyway).
+__device__ inline void copy_async(void *shared, const void *source, bool present) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(uint32_t(__cvta_generic_to_shared(shared))),
+                 "l"(source), "r"(present ? 16 : 0)
+                 : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kPending>
+__device__ inline void wait_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 // Eight bf16 of a row from `index`, zeros from `size` on.  `aligned`: every row starts on a 16-byte boundary.
@@ -58,6 +61,29 @@ __device__ inline uint4 load_bf16x8(const uint16_t *row, int64_t index, int64_t 
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-inline bool bad_sizes(int64_t T, int64_t N, int64_t K) { return T < 1 || N < 1 || K < 8 || K % 8 != 0; }
+// Indexes of rows and columns, and counts of tiles, fit in an int; products of two sizes need not.
+inline bool bad_sizes(int64_t T, int64_t N, int64_t K) {
+    constexpr int64_t most = int64_t(1) << 30, most_elements = int64_t(1) << 40;
+    return T < 1 || N < 1 || K < 8 || K % 8 != 0 || T > most || N > most || K > most || T * N > most_elements ||
+           N * K > most_elements || T * K > most_elements;
+}
+
+struct Device {
+    int major, multiprocessors;
+};
+
+// Describes the current device; 0 or a cudaError_t.
+inline int find_device(Device &device) {
+    int id = 0;
+    if (int error = cudaGetDevice(&id)) return error;
+    if (int error = cudaDeviceGetAttribute(&device.major, cudaDevAttrComputeCapabilityMajor, id)) return error;
+    return cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id);
+}
+
+// Lets a kernel use `bytes` of dynamic shared memory; 0 or a cudaError_t.
+template <typename Kernel>
+int allow_shared(Kernel kernel, int bytes) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
 
 }  // namespace adaln

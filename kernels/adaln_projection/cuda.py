@@ -43,8 +43,11 @@ def forward(act: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """
     (rows, k), n = act.shape, weight.shape[0]
     table = torch.empty((rows, n), dtype=torch.bfloat16, device=act.device)
-    pointers = (act.data_ptr(), weight.data_ptr(), bias.data_ptr(), table.data_ptr())
     with _launching(act.device) as (library, stream):
+        size = library.adaln_cuda_forward_scratch_bytes(rows, n, k)
+        scratch = torch.empty(size, dtype=torch.uint8, device=act.device)
+        tensors = (act, weight, bias, table, scratch)
+        pointers = tuple(tensor.data_ptr() for tensor in tensors)
         _check(library, library.adaln_cuda_forward(*pointers, rows, n, k, stream))
     return table
 

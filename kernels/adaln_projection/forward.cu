@@ -1,15 +1,19 @@
 // table = act @ weight.T + bias, with the reduction order of CONTRACT.md.
 //
 // One mma.sync m16n8k16 sums one group of 16 products from a zero accumulator; an ordinary float32 add takes its result
-// into the running sum.  The weight is the 16-row operand, so it needs no staging: the lane with fragment row g and
-// quad q loads the eight consecutive k (16 bytes) from 8 q of its weight row, whose first half is its share of group
-// one and whose second half is its share of group two.  `act` is the 8-column operand and is read the same way.
+// into the running sum.  `act` is the 16-row operand, the weight the 8-column operand.  Neither needs a shuffle: the
+// lane with fragment row r and quad q reads the eight consecutive k (16 bytes) from 8 q of row r; their first half is
+// its share of group one, their second half its share of group two.
+//
+// Many rows on Hopper take forward_hopper.cuh, which gives the same bits.
 #include "common.cuh"
+#include "forward_hopper.cuh"
 
 namespace adaln {
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kWarps = 4;
+constexpr int kSteps = 2;  // steps of 32 k per group of copies
 
 struct Float4 {
     float v[4];
@@ -30,62 +34,63 @@ __device__ inline void add(float (&sum)[4], const Float4 &group) {
     for (int i = 0; i < 4; ++i) sum[i] = __fadd_rn(sum[i], group.v[i]);
 }
 
-// A warp owns 16 * kWeightTiles rows of the weight and 8 * kActTiles rows of act.
-template <int kWeightTiles, int kActTiles, int kSteps>
+// A warp owns 8 * kActTiles rows of act and 8 * kWeightTiles rows of the weight.  A lane copies its own pieces of the
+// coming kDepth groups of steps of the weight to its own places in shared memory and so waits for nobody but itself;
+// act is small and read through the first-level cache.
+template <int kActTiles, int kWeightTiles, int kDepth>
 __global__ void __launch_bounds__(32 * kWarps)
     forward_stream(const uint16_t *__restrict__ act, const uint16_t *__restrict__ weight,
-                   const uint16_t *__restrict__ bias, uint16_t *__restrict__ table, int64_t T, int64_t N, int64_t K) {
-    const int64_t act_blocks = ceil_div<int64_t>(T, 8 * kActTiles);
-    const int64_t t0 = blockIdx.x % act_blocks * (8 * kActTiles);
-    const int64_t n0 = (blockIdx.x / act_blocks * kWarps + threadIdx.x / 32) * (16 * kWeightTiles);
+                   const uint16_t *__restrict__ bias, uint16_t *__restrict__ table, int T, int N, int K) {
+    __shared__ uint4 ring[kDepth][kSteps][kWeightTiles][32 * kWarps];
+    const int act_blocks = ceil_div(T, 8 * kActTiles);
+    const int t0 = blockIdx.x % act_blocks * (8 * kActTiles);
+    const int n0 = (blockIdx.x / act_blocks * kWarps + threadIdx.x / 32) * (8 * kWeightTiles);
     if (n0 >= N) return;
     const int row = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
 
-    // Rows beyond the end read the last row; their results are not stored.
-    const uint16_t *weight_rows[kWeightTiles][2];
-    const uint16_t *act_rows[kActTiles];
+    // Rows beyond the end read the last row; their results are not stored.  Columns beyond K are zeros, which add +0 to
+    // sums that are never -0 and so change nothing.
+    const uint16_t *weight_rows[kWeightTiles], *act_rows[kActTiles];
 #pragma unroll
-    for (int i = 0; i < kWeightTiles; ++i)
+    for (int i = 0; i < kWeightTiles; ++i) weight_rows[i] = weight + int64_t(min(n0 + 8 * i + row, N - 1)) * K;
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-            weight_rows[i][half] = weight + min(n0 + 16 * i + 8 * half + row, N - 1) * K;
-#pragma unroll
-    for (int j = 0; j < kActTiles; ++j) act_rows[j] = act + min(t0 + 8 * j + row, T - 1) * K;
+    for (int i = 0; i < kActTiles; ++i) act_rows[i] = act + int64_t(min(t0 + 8 * i + row, T - 1)) * K;
 
-    // Fetches kSteps steps of 32 k; zeros beyond K, which add +0 and so change nothing.
-    uint4 next[kSteps][kWeightTiles][2];
-    const auto fetch = [&](int64_t k0) {
+    int next_k = 8 * quad, slot = 0;
+    const auto fetch = [&] {
 #pragma unroll
-        for (int s = 0; s < kSteps; ++s) {
-            const int64_t k = k0 + 32 * s + 8 * quad;
+        for (int s = 0; s < kSteps; ++s, next_k += 32)
 #pragma unroll
             for (int i = 0; i < kWeightTiles; ++i)
-#pragma unroll
-                for (int half = 0; half < 2; ++half)
-                    next[s][i][half] = k < K ? load_once(weight_rows[i][half] + k) : make_uint4(0, 0, 0, 0);
-        }
+                copy_async(&ring[slot][s][i][threadIdx.x], weight_rows[i] + (next_k < K ? next_k : 0), next_k < K);
+        commit_copies();
+        slot = slot == kDepth - 1 ? 0 : slot + 1;
     };
+    for (int i = 0; i < kDepth - 1; ++i) fetch();
 
-    float sums[kWeightTiles][kActTiles][4] = {};
-    fetch(0);
-    for (int64_t k0 = 0; k0 < K; k0 += 32 * kSteps) {
-        uint4 w[kSteps][kWeightTiles][2];
+    float sums[(kActTiles + 1) / 2][kWeightTiles][4] = {};
+    int full = 0;
+    for (int k0 = 8 * quad; k0 < K + 8 * quad; k0 += 32 * kSteps) {
+        wait_copies<kDepth - 2>();
+        uint4 w[kSteps][kWeightTiles];
 #pragma unroll
         for (int s = 0; s < kSteps; ++s)
 #pragma unroll
-            for (int i = 0; i < kWeightTiles; ++i) w[s][i][0] = next[s][i][0], w[s][i][1] = next[s][i][1];
-        fetch(k0 + 32 * kSteps);
+            for (int i = 0; i < kWeightTiles; ++i) w[s][i] = ring[full][s][i][threadIdx.x];
+        full = full == kDepth - 1 ? 0 : full + 1;
+        fetch();
 #pragma unroll
         for (int s = 0; s < kSteps; ++s) {
-            const int64_t k = k0 + 32 * s + 8 * quad;
+            const int k = k0 + 32 * s;
 #pragma unroll
-            for (int j = 0; j < kActTiles; ++j) {
-                const uint4 a = k < K ? __ldg(reinterpret_cast<const uint4 *>(act_rows[j] + k)) : make_uint4(0, 0, 0, 0);
+            for (int j = 0; j < kActTiles; j += 2) {
+                uint4 a = make_uint4(0, 0, 0, 0), b = a;
+                if (k < K) a = __ldg(reinterpret_cast<const uint4 *>(act_rows[j] + k));
+                if (j + 1 < kActTiles && k < K) b = __ldg(reinterpret_cast<const uint4 *>(act_rows[j + 1] + k));
 #pragma unroll
                 for (int i = 0; i < kWeightTiles; ++i) {
-                    const uint4 u = w[s][i][0], v = w[s][i][1];
-                    add(sums[i][j], group_sum(u.x, v.x, u.y, v.y, a.x, a.y));
-                    add(sums[i][j], group_sum(u.z, v.z, u.w, v.w, a.z, a.w));
+                    add(sums[j / 2][i], group_sum(a.x, b.x, a.y, b.y, w[s][i].x, w[s][i].y));
+                    add(sums[j / 2][i], group_sum(a.z, b.z, a.w, b.w, w[s][i].z, w[s][i].w));
                 }
             }
         }
@@ -94,45 +99,65 @@ __global__ void __launch_bounds__(32 * kWarps)
 #pragma unroll
     for (int i = 0; i < kWeightTiles; ++i)
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int64_t n = n0 + 16 * i + 8 * half + row;
+        for (int column = 0; column < 2; ++column) {
+            const int n = n0 + 8 * i + 2 * quad + column;
             if (n >= N) continue;
             const float b = bf16_value(bias[n]);
 #pragma unroll
-            for (int j = 0; j < kActTiles; ++j)
-#pragma unroll
-                for (int column = 0; column < 2; ++column) {
-                    const int64_t t = t0 + 8 * j + 2 * quad + column;
-                    if (t >= T) continue;
-                    const float value = __fadd_rn(sums[i][j][2 * half + column], b);
-                    table[t * N + n] = __bfloat16_as_ushort(__float2bfloat16_rn(value));
-                }
+            for (int j = 0; j < kActTiles; ++j) {
+                const int t = t0 + 8 * j + row;
+                if (t >= T) continue;
+                const float value = __fadd_rn(sums[j / 2][i][j % 2 * 2 + column], b);
+                table[int64_t(t) * N + n] = uint16_t(pack_bf16(value, 0.0f));
+            }
         }
 }
 
-template <int kWeightTiles, int kActTiles, int kSteps>
-int launch_stream(const void *act, const void *weight, const void *bias, void *table, int64_t T, int64_t N, int64_t K,
-                  cudaStream_t stream) {
-    const int64_t blocks =
-        ceil_div<int64_t>(N, 16 * kWeightTiles * kWarps) * ceil_div<int64_t>(T, 8 * kActTiles);
-    forward_stream<kWeightTiles, kActTiles, kSteps><<<unsigned(blocks), 32 * kWarps, 0, stream>>>(
-        static_cast<const uint16_t *>(act), static_cast<const uint16_t *>(weight),
-        static_cast<const uint16_t *>(bias), static_cast<uint16_t *>(table), T, N, K);
+template <int kActTiles, int kWeightTiles, int kDepth>
+int launch_stream(const uint16_t *act, const uint16_t *weight, const uint16_t *bias, uint16_t *table, int T, int N,
+                  int K, cudaStream_t stream) {
+    const int64_t blocks = int64_t(ceil_div(N, 8 * kWeightTiles * kWarps)) * ceil_div(T, 8 * kActTiles);
+    forward_stream<kActTiles, kWeightTiles, kDepth>
+        <<<unsigned(blocks), 32 * kWarps, 0, stream>>>(act, weight, bias, table, T, N, K);
     return cudaGetLastError();
 }
+
+// From here on a Hopper reuses the weight through wgmma; in units of 64 rows of act per block.
+constexpr int64_t kFirstHopperRows = 17;
+int hopper_columns(int64_t T) { return T <= 64 ? 1 : T <= 128 ? 2 : 4; }
 
 }  // namespace
 }  // namespace adaln
 
-extern "C" int adaln_cuda_forward(const void *act, const void *weight, const void *bias, void *table, int64_t T,
-                                  int64_t N, int64_t K, void *stream) {
+extern "C" int64_t adaln_cuda_forward_scratch_bytes(int64_t T, int64_t N, int64_t K) {
+    using namespace adaln;
+    if (bad_sizes(T, N, K) || T < kFirstHopperRows) return 0;
+    const int64_t rows = 64 * hopper_columns(T);
+    return ceil_div(T, rows) * rows * ceil_div<int64_t>(K, 32) * 32 * int64_t(sizeof(uint16_t));
+}
+
+extern "C" int adaln_cuda_forward(const void *act_bf16, const void *weight_bf16, const void *bias_bf16,
+                                  void *table_bf16, void *scratch, int64_t T, int64_t N, int64_t K,
+                                  void *stream_pointer) {
     using namespace adaln;
     if (bad_sizes(T, N, K)) return ADALN_BAD_ARGUMENT;
-    const cudaStream_t s = static_cast<cudaStream_t>(stream);
-    if (T <= 8) return launch_stream<1, 1, 4>(act, weight, bias, table, T, N, K, s);
-    if (T <= 16) return launch_stream<1, 2, 4>(act, weight, bias, table, T, N, K, s);
-    if (T <= 32) return launch_stream<1, 4, 2>(act, weight, bias, table, T, N, K, s);
-    return launch_stream<2, 8, 1>(act, weight, bias, table, T, N, K, s);
+    const uint16_t *act = static_cast<const uint16_t *>(act_bf16), *weight = static_cast<const uint16_t *>(weight_bf16);
+    const uint16_t *bias = static_cast<const uint16_t *>(bias_bf16);
+    uint16_t *table = static_cast<uint16_t *>(table_bf16);
+    const cudaStream_t stream = static_cast<cudaStream_t>(stream_pointer);
+    Device device;
+    if (int error = find_device(device)) return error;
+    if (T >= kFirstHopperRows && device.major == 9) {
+        const int columns = hopper_columns(T);
+        const auto forward = columns == 1 ? launch_hopper<1> : columns == 2 ? launch_hopper<2> : launch_hopper<4>;
+        return forward(act, weight, bias, table, static_cast<uint4 *>(scratch), int(T), int(N), int(K),
+                       device.multiprocessors, stream);
+    }
+    const auto forward = T <= 8    ? launch_stream<1, 1, 6>
+                         : T <= 16 ? launch_stream<2, 1, 6>
+                         : T <= 32 ? launch_stream<4, 2, 4>
+                                   : launch_stream<8, 4, 3>;
+    return forward(act, weight, bias, table, int(T), int(N), int(K), stream);
 }
 
 extern "C" const char *adaln_cuda_error(int code) {
