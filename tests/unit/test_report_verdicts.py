@@ -159,7 +159,9 @@ def test_incomparable_machine_never_counts_as_equal_or_different():
     assert reasons(world, VLLM) == [
         "gpu NVIDIA H100 against None (with diffusers[plain])",
         "gpu NVIDIA H100 against None (with rl_kernel)",
+        "no plain cell of diffusers shows what its mode changed",
     ]
+    assert [verdicts(world)[label] for label in (PLAIN, SGLANG, KERNEL)] == ["reuse"] * 3
     related = relations(world)
     assert related[PLAIN, VLLM] == related[VLLM, KERNEL] == "unknown"
     classes = full_report(world.evidence())["classes"]["4"]["out_0"]

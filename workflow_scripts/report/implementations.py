@@ -75,7 +75,7 @@ def _cell(evidence: Evidence, entry: Json, case: int) -> Json:
 def _labels(evidence: Evidence, entry: Json, case: int) -> Json:
     """What the mode changed, held against the same candidate's plain cell and other modes on this machine."""
     own = evidence.cells[entry["label"], case]
-    cells = {
+    here = {
         other["label"]: cell
         for other in evidence.audit["implementations"]
         if other["candidate"] == entry["candidate"]
@@ -83,8 +83,10 @@ def _labels(evidence: Evidence, entry: Json, case: int) -> Json:
         and not difference(cell["environment"], own["environment"])
     }
     plain = evidence.plain(entry["candidate"], case)
-    others = {name: cell["witness"] for name, cell in cells.items() if cell is not own and cell is not plain}
-    return label(own["witness"], plain["witness"] if plain in cells.values() else None, others)
+    if plain is not None and plain["implementation"] not in here:
+        plain = None
+    others = {name: cell["witness"] for name, cell in here.items() if cell is not own and cell is not plain}
+    return label(own["witness"], plain["witness"] if plain else None, others)
 
 
 def _rows(document: Json | None) -> Json:
