@@ -8,6 +8,8 @@ from workflow_scripts.report.full import full_report
 from workflow_scripts.report.summary import LINES, WIDTH, short
 from workflow_scripts.report.trust import trust
 
+REUSED = "May be reused as they are (row-invariant, repeatable, inputs untouched): "
+
 
 def sentences(world):
     return answer(full_report(world.evidence()))
@@ -28,7 +30,7 @@ def everything_unavailable():
 
 def test_all_equal():
     assert sentences(World()) == [
-        "May be reused as they are: diffusers[plain], diffusers[sglang], diffusers[vllm] and rl_kernel.",
+        REUSED + "diffusers[plain], diffusers[sglang], diffusers[vllm] and rl_kernel.",
         "Any may replace any other: all have the same bits in every tensor and case.",
     ]
     assert doubts(World()) == []
@@ -39,7 +41,7 @@ def test_plain_not_row_invariant():
     world.other_bits(PLAIN, "grad_temb", 1)
     world.varying_rows(PLAIN, "grad_temb", 1)
     assert sentences(world) == [
-        "May be reused as they are: diffusers[sglang], diffusers[vllm] and rl_kernel.",
+        REUSED + "diffusers[sglang], diffusers[vllm] and rl_kernel.",
         "May replace one another, bit for bit: diffusers[sglang], diffusers[vllm] and rl_kernel.",
         "No other has all the bits of diffusers[plain].",
     ]
@@ -68,7 +70,7 @@ def test_inert_mode():
     for case in world.cases:
         world.cells[VLLM, case]["witness"] = witness("vllm", kernel="gemm_plain")
     assert sentences(world) == [
-        "May be reused as they are: diffusers[plain], diffusers[sglang] and rl_kernel.",
+        REUSED + "diffusers[plain], diffusers[sglang] and rl_kernel.",
         "May replace one another, bit for bit: diffusers[plain], diffusers[sglang] and rl_kernel.",
         (
             "Equal, but vacuously, for a mode did nothing or two modes did the same: "
@@ -85,7 +87,7 @@ def test_what_is_not_known_is_said(what):
     else:
         world.elsewhere(SGLANG, "NVIDIA H100")
     assert sentences(world) == [
-        "May be reused as they are: diffusers[plain], diffusers[vllm] and rl_kernel.",
+        REUSED + "diffusers[plain], diffusers[vllm] and rl_kernel.",
         "May replace one another, bit for bit: diffusers[plain], diffusers[vllm] and rl_kernel.",
         "Nothing is known of: diffusers[sglang].",
     ]

@@ -35,16 +35,15 @@ def _with_verdict(report: Json, verdict: str) -> list[str]:
 
 def _reuse(report: Json) -> str:
     labels = _with_verdict(report, REUSE)
-    return f"May be reused as {_it(labels)}: {listing(labels)}." if labels else "None may be reused as it is."
+    if not labels:
+        return "None may be reused as it is."
+    it = "it is" if len(labels) == 1 else "they are"
+    return f"May be reused as {it} (row-invariant, repeatable, inputs untouched): {listing(labels)}."
 
 
 def _extend(report: Json) -> list[str]:
     labels = _with_verdict(report, EXTEND)
     return [f"May be built upon: {listing(labels)}."] if labels else []
-
-
-def _it(labels: list[str]) -> str:
-    return "it is" if len(labels) == 1 else "they are"
 
 
 def _replace(report: Json) -> str:

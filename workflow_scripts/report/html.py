@@ -126,7 +126,7 @@ def _cell(entry: Json, comparison: Json | None, case: int, tensor: str) -> Json:
         return cell | {"text": found["reason"], "shade": 5, "pictures": None}
     dtype = entry["cells"][str(case)]["tensors"][tensor]["dtype"]
     return cell | {
-        "text": words.share(found["differ"], found["numel"]),
+        "text": words.share(found["differ"], found["numel"]).removesuffix(" %"),
         "shade": shade(found["differ"], found["numel"]),
         "pictures": _pictures(found["detail"], dtype),
     }

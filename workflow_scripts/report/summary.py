@@ -39,10 +39,9 @@ def _verdicts(report: Json) -> list[str]:
 
 
 def _trust(report: Json) -> list[str]:
-    sentences = trust(report)
-    doubts = [each["text"] for each in sentences if not each["good"]]
+    sentences = sorted(trust(report), key=lambda each: bool(each["good"]))
     where = f"{rows(report['cases'])}; {machine(report)}"
-    return [f"Trust: {'. '.join(doubts or [each['text'] for each in sentences])} ({where})."]
+    return [f"Trust: {'. '.join(each['text'] for each in sentences)} ({where})."]
 
 
 def _gate(report: Json) -> list[str]:
