@@ -103,8 +103,8 @@ def test_another_shape_is_a_difference_whatever_the_bytes():
 
 
 def test_a_bias_added_after_rounding_is_one_ulp_off():
-    # 1 + 2^-8 lies between the BF16 neighbours 1 and 1 + 2^-7 and rounds to the even one, 1. The bias 2^-8 added
-    # before that rounding gives 1 + 2^-7 (0x3f81); added after it, 1 + 2^-8 and again 1 (0x3f80).
+    # 1 + 2^-8 lies between the BF16 neighbours 1 and 1 + 2^-7 and rounds to the even one, 1. The bias 2^-8
+    # added before that rounding gives 1 + 2^-7 (0x3f81); added after it, 1 + 2^-8 and again 1 (0x3f80).
     torch = pytest.importorskip("torch")
     total, bias = torch.tensor([1 + 2.0**-8]), torch.tensor([2.0**-8])
     before = (total + bias).bfloat16()
@@ -114,6 +114,18 @@ def test_a_bias_added_after_rounding_is_one_ulp_off():
     assert counts(found) == (False, 1, 2.0**-7)
     assert found.detail["ulps"] == {"1": 1}
     assert (found.detail["first"]["a_bits"], found.detail["first"]["b_bits"]) == ("0x3f81", "0x3f80")
+
+
+def test_a_bias_added_after_rounding_moves_many_numbers_by_about_an_ulp():
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator().manual_seed(0)
+    total = torch.randn(64, 512, generator=generator)
+    bias = torch.randn(512, generator=generator).bfloat16()
+    before, after = (total + bias).bfloat16(), total.bfloat16() + bias
+    found = bits.compare(*(numbers("BF16", x.view(torch.int16).numpy()) for x in (before, after)))
+    steps = (before.view(torch.int16).int() - after.view(torch.int16).int()).abs()
+    assert found.differ == (steps != 0).sum().item() > 1000
+    assert found.detail["ulps"]["1"] == (steps == 1).sum().item() > 0.75 * found.differ
 
 
 @pytest.mark.parametrize(
@@ -126,7 +138,7 @@ def test_a_bias_added_after_rounding_is_one_ulp_off():
         (0x3F80, 0x3F83, "3-4"),
         (0x3F80, 0x3F84, "3-4"),
         (0x3F80, 0x3F85, "5-8"),
-        (0x3F80, 0xBF80, "16385-32768"),  # 1 and -1: twice 0x3f80 = 32512 steps
+        (0x3F80, 0xBF80, "16385-32768"),  # 1 and -1: 2 x 0x3f80 = 32512 steps
         (0x7F7F, 0xFF7F, "32769-65536"),  # the greatest of either sign: 65278
     ],
 )

@@ -48,7 +48,8 @@ def half(descriptor, data):
         os.kill(os.getpid(), signal.SIGKILL)
     return whole(descriptor, data)
 os.write = half
-dump.store(Path(sys.argv[1]), Path(sys.argv[2]), np.arange(5000, dtype=np.uint16), "BF16", (50, 100), sys.argv[3])
+data = np.arange(5000, dtype=np.uint16)
+dump.store(Path(sys.argv[1]), Path(sys.argv[2]), data, "BF16", (50, 100), sys.argv[3])
 """
 
 
@@ -143,7 +144,7 @@ def test_the_data_is_on_the_disk_before_its_name_and_the_name_after(tmp_path, mo
     real = os.fsync
 
     def fsync(descriptor):
-        kind = "folder" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file"
+        kind = "folder" if Path(f"/proc/self/fd/{descriptor}").is_dir() else "file"
         events.append((kind, (tmp_path / "x").exists()))
         real(descriptor)
 

@@ -15,6 +15,7 @@ from workflow_scripts import verify
 from workflow_scripts.tensors import dump, manifest
 
 ROOT = Path(__file__).parents[2]
+VERIFY = ("--configfile", "config/cpu.yaml", "--objects")
 TABLE = np.arange(24, dtype=np.uint16).reshape(4, 6)
 
 
@@ -35,8 +36,16 @@ def faults(audit):
 
 def run(manifests, objects):
     return subprocess.run(
-        [sys.executable, "-P", "-m", "workflow_scripts.verify", "--configfile", "config/cpu.yaml"]
-        + ["--objects", str(objects), "--manifests", *map(str, manifests)],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "workflow_scripts.verify",
+            *VERIFY,
+            str(objects),
+            "--manifests",
+            *manifests,
+        ],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
