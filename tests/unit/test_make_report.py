@@ -42,10 +42,7 @@ def test_writes_the_report_and_prints_the_answer(world, tmp_path):
     lines = done.stdout.splitlines()
     assert len(lines) <= 25
     assert lines[0] == "May an existing implementation of adaln_projection be reused with every bit kept?"
-    assert (
-        "May be reused as they are (row-invariant, repeatable, inputs untouched): diffusers[vllm] and rl_kernel."
-        in lines
-    )
+    assert "May replace one another, bit for bit: diffusers[vllm] and rl_kernel." in lines
     start = lines.index("") + 1
     assert [line.split()[:2] for line in lines[start : start + 3]] == [
         ["reuse", "diffusers[vllm]"],

@@ -57,7 +57,7 @@ def facts(found: Json) -> list[str]:
     detail = found["detail"]
     rows, columns = detail["rows"], detail["columns"]
     sentences = [f"{count(found['differ'])} of {count(found['numel'])} elements differ ({_share(found)})"]
-    first = listing(rows["first"]) + (", ..." if rows["touched"] > len(rows["first"]) else "")
+    first = listing(rows["first"] if rows["touched"] <= len(rows["first"]) else [*rows["first"], "more"])
     if rows["of"] > 1:
         sentences.append(f"in {count(rows['touched'])} of {count(rows['of'])} rows: {first}")
     if columns["touched"] is not None:
