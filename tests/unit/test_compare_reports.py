@@ -2,15 +2,14 @@
 
 import copy
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from tests.unit.fixtures.report.entry import call
 from tests.unit.fixtures.report.factory import SGLANG, World
+from workflow_scripts.compare_reports import main
 from workflow_scripts.report.changes import changes
 from workflow_scripts.report.full import full_report
 from workflow_scripts.report.reference import reference_form
@@ -36,9 +35,7 @@ def said(old, new):
 
 
 def compare(*arguments):
-    command = [sys.executable, "-P", "-m", "workflow_scripts.compare_reports", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return call(main, *arguments)
 
 
 def put(path, document):

@@ -1,26 +1,21 @@
 """explain names the thing that differs, and exits as diff does."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.unit.fixtures.report import factory
+from tests.unit.fixtures.report.entry import call
+from workflow_scripts.explain import main
 from workflow_scripts.tensors import dump, manifest
 from workflow_scripts.tensors.digest import sha256_of
 
-ROOT = Path(__file__).parents[2]
 ROWS, COLUMNS = 4, 6
 
 
-def explain(*arguments, folder=ROOT):
-    command = [sys.executable, "-P", "-m", "workflow_scripts.explain", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+def explain(*arguments, folder=None):
+    return call(main, *arguments, folder=folder)
 
 
 def bf16(value=0x3F80):

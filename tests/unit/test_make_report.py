@@ -1,4 +1,4 @@
-"""The entry points of rules report and gate, as processes."""
+"""The entry points of rules report, page and gate."""
 
 import json
 import os
@@ -10,15 +10,21 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.unit.fixtures.report.entry import call
 from tests.unit.fixtures.report.factory import PLAIN, SGLANG, VLLM, World
+from workflow_scripts import gate, make_report
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(module, *arguments):
+def process(module, *arguments):
     command = [sys.executable, "-P", "-m", f"workflow_scripts.{module}", *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def run(module, *arguments):
+    return call({"make_report": make_report.main, "gate": gate.main}[module], *arguments)
 
 
 @pytest.fixture
@@ -111,3 +117,14 @@ def test_document_of_another_config_is_refused(world, tmp_path):
     done = run("make_report", *arguments, "--output-dir", tmp_path / "report")
     assert done.returncode == 2
     assert "at 4 rows is not part of this audit's config" in done.stderr
+
+
+def test_whole_way_as_processes(world, tmp_path):
+    report, full = tmp_path / "report", tmp_path / "report" / "report.full.json"
+    done = process("make_report", *world.write(tmp_path), "--output-dir", report)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = process("make_page", "--report", full, "--output", report / "report.html")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (report / "report.html").read_text().startswith("<!doctype html>")
+    done = process("gate", "--report", full, "--output", report / "gate.json")
+    assert (done.returncode, done.stderr) == (1, "")
