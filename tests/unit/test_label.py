@@ -61,6 +61,11 @@ def test_other_kernels_are_named_in_the_direction_where_they_ran():
     assert reason(seen, "forward").startswith("the switch overrode aten::mean.dim, but the same kernels ran")
 
 
+def test_a_kernel_that_is_gone_is_a_difference_too():
+    seen = witness([TABLE, SILU], [D_ACT_SPLIT, D_WEIGHT])
+    assert reason(seen, "backward") == f"other kernels: {MINUS}{SPLIT_K}"
+
+
 def test_many_other_kernels_are_counted_beyond_three():
     seen = witness(["a", "b", "c", "d", "e"], PLAIN["kernels"]["backward"])
     assert reason(seen, "forward") == f"other kernels: +a +b +c +2 more {MINUS}{TABLE} {MINUS}{SILU}"

@@ -1,5 +1,6 @@
 """The witness on a CPU, for real: each cell is a process of its own (bf16, 4 x 64 times 64 x 192)."""
 
+import ctypes
 import json
 import os
 
@@ -90,7 +91,7 @@ def test_a_lower_instruction_set_for_onednn_is_effective_where_the_cpu_had_the_h
     assert labels(seen, plain) == (("effective",) * 2 if lost in cpu_flags() else ("inert",) * 2)
 
 
-@pytest.mark.filterwarnings("ignore:.*Overriding a previously registered kernel:UserWarning")
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators:UserWarning")
 def test_an_override_is_found_and_gone_when_it_is_taken_back():
     before = dispatch.table("cpu")
     library = torch.library.Library("aten", "IMPL")
@@ -98,6 +99,18 @@ def test_an_override_is_found_and_gone_when_it_is_taken_back():
     assert dispatch.changed(before, dispatch.table("cpu")) == ["aten::special_bessel_j0"]
     library._destroy()
     assert dispatch.changed(before, dispatch.table("cpu")) == []
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators:UserWarning")
+def test_a_second_override_from_the_same_line_is_found():
+    tables = []
+    libraries = [torch.library.Library("aten", "IMPL") for _ in range(2)]
+    for library in libraries:
+        library.impl("special_bessel_j0", lambda x: x, "CPU")
+        tables.append(dispatch.table("cpu"))
+    for library in libraries:
+        library._destroy()
+    assert dispatch.changed(*tables) == ["aten::special_bessel_j0"]
 
 
 def test_an_override_for_another_device_is_none_of_this_device():
@@ -133,13 +146,14 @@ def test_recording_leaves_other_output_where_it_was_going(kind, tmp_path):
     os.dup2(writer, 1)
     try:
         with witness.record_kernels("cpu") as record:
+            ctypes.CDLL(None).printf(b"from C\n")
             os.write(1, b"from the operator\n")
             a @ a
     finally:
         os.dup2(saved, 1)
         os.close(writer)
     text = os.read(reader, 4096) if kind == "pipe" else (tmp_path / "out").read_bytes()
-    assert text == b"from the operator\n"
+    assert sorted(text.splitlines()) == [b"from C", b"from the operator"]
     assert "aten::mm" in record.names
 
 
