@@ -217,6 +217,12 @@ def test_without_detail_the_counts_are_the_same():
 
 
 def test_a_dtype_that_is_not_known_is_refused():
-    strange = Dump("F8_E4M3", (1,), raw_bytes(b"a"))
     with pytest.raises(AuditError, match="F8_E4M3"):
-        bits.compare(strange, strange)
+        Dump("F8_E4M3", (1,), raw_bytes(b"a"))
+
+
+def test_memory_beyond_a_tensor_is_never_read():
+    whole = tensor("BF16", 1, 2, 3, shape=(3, 1))
+    assert bits.compare(whole.first_rows(2), tensor("BF16", 1, 2, shape=(2, 1))).equal
+    with pytest.raises(AuditError, match=r"BF16 \[4, 1\] takes 8 bytes, 6 were given"):
+        whole.first_rows(4)

@@ -136,6 +136,14 @@ def test_a_corrupt_dump_is_never_compared(tmp_path, case):
         rows_across_cases(list(manifests.values()), NAMES, "C")
 
 
+def test_a_smaller_case_with_more_rows_is_not_comparable(tmp_path):
+    large, small = {"out_0": LARGE[:3], "grad_temb": SUMS[:3]}, {"out_0": LARGE[:4], "grad_temb": SUMS[:4]}
+    manifests = [write_cell(tmp_path, large, case=40), write_cell(tmp_path, small, case=4)]
+    found = rows_across_cases(manifests, NAMES, "C")
+    assert (found["status"], found["cases"]) == ("not comparable", {})
+    assert found["reason"] == "out_0 is BF16 [4, 6] at case 4 and BF16 [3, 6] at the largest"
+
+
 def test_two_implementations_are_a_mistake(tmp_path):
     manifests = [cell(tmp_path, 40), cell(tmp_path, 4, implementation="rl_kernel")]
     with pytest.raises(AuditError, match=r"diffusers\[plain\], rl_kernel"):

@@ -32,13 +32,23 @@ _NO_HARD_LINK = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errn
 
 @dataclass(frozen=True)
 class Dump:
-    """A tensor's raw bytes: `data` is 1-D uint8, row-major, of numel(shape) elements of `dtype`."""
+    """A tensor's raw bytes: `data` is 1-D uint8, row-major, of numel(shape) elements of `dtype`.
+
+    AuditError where the bytes don't fit the shape.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     data: Bytes
     mapping: mmap.mmap | None = None
     offset: int = 0  # of data in mapping
+
+    def __post_init__(self) -> None:
+        """Check the size: the comparison reads the memory behind `data` as far as the shape says."""
+        expected = self.numel * lookup(self.dtype).raw.itemsize
+        if self.data.size != expected:
+            kind = f"{self.dtype} {list(self.shape)}"
+            raise AuditError(f"{kind} takes {expected} bytes, {self.data.size} were given")
 
     @property
     def numel(self) -> int:
@@ -68,14 +78,11 @@ def raw_bytes(data: Buffer) -> Bytes:
 
 def write(path: Path, name: str, data: Buffer, dtype: str, shape: Sequence[int]) -> None:
     """Write one tensor atomically; AuditError when it can't be written or the bytes don't fit the shape."""
-    array = raw_bytes(data)
-    expected = math.prod(shape) * lookup(dtype).raw.itemsize
-    if array.size != expected:
-        raise AuditError(f"{path}: {dtype} {list(shape)} takes {expected} bytes, {array.size} were given")
-    entry = {"dtype": dtype, "shape": list(shape), "data_offsets": [0, array.size]}
+    tensor = Dump(dtype, tuple(shape), raw_bytes(data))
+    entry = {"dtype": dtype, "shape": list(shape), "data_offsets": [0, tensor.data.size]}
     with replacing(path) as descriptor:
         write_all(descriptor, _header({name: entry}))
-        write_all(descriptor, array.data)
+        write_all(descriptor, tensor.data.data)
 
 
 def write_empty(path: Path) -> None:
@@ -161,8 +168,6 @@ def _read_header(path: Path, start: bytes, size: int) -> tuple[str, tuple[int, .
     if len(start) < 8:
         raise CorruptDumpError(f"{path}: truncated: {size} bytes")
     (length,) = struct.unpack_from("<Q", start)
-    if length > len(start) - 8:
-        raise CorruptDumpError(f"{path}: bad header: it claims {length} bytes of a file of {size}")
     try:
         entries = json.loads(start[8 : 8 + length])
         if not entries:
