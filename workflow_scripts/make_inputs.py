@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,15 @@ def main() -> int:
     tensors = operator.make_inputs(rows, spec["seeds"], weights)
     folder: Path = arguments.output_dir
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (dtype, shape) in operator.shapes(rows).items():
+
+    def write(name: str) -> None:
+        dtype, shape = operator.shapes(rows)[name]
         dump.write(folder / f"{name}.safetensors", name, buffer_of(tensors[name]), dtype, shape)
-    document = {"cases": digests(operator, tensors, spec["cases"])}
+
+    with ThreadPoolExecutor() as pool:  # writing waits for the disk, hashing lets go of the interpreter
+        written = pool.map(write, operator.shapes(rows))
+        document = {"cases": digests(operator, tensors, spec["cases"])}
+        list(written)
     (folder / "inputs.json").write_text(json.dumps(document, indent=2) + "\n")
     return 0
 

@@ -1,6 +1,7 @@
 """One cell: its status, its tensors, its manifest."""
 
 import json
+import math
 import os
 import time
 import traceback
@@ -11,22 +12,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from workflow_scripts import candidates, launch, modes, operators
 from workflow_scripts.candidates import Prepared
 from workflow_scripts.cell import availability, environment
 from workflow_scripts.cell import run as running
-from workflow_scripts.cell.host import NAMES, buffer_of, load_rows
+from workflow_scripts.cell.host import DTYPES, NAMES, copy_and_hash, load_rows, same_bits
+from workflow_scripts.cell.inputs import Inputs
 from workflow_scripts.cell.poison import poisoned
+from workflow_scripts.errors import AuditError
 from workflow_scripts.modes import witness
 from workflow_scripts.modes.scrub import read_back
-from workflow_scripts.operators import Operator
 from workflow_scripts.tensors import dump, manifest
-from workflow_scripts.tensors.digest import sha256_of
 
 HASHING_THREADS = 4
+LONGEST_REASON = 300  # characters
+
+
+class StorageError(AuditError):
+    """An input is damaged, or a dump can't be written: the job fails and says why, whatever `on_error` is."""
 
 
 @dataclass
@@ -46,12 +51,14 @@ class Cell:
     def __init__(self, spec: Mapping[str, Any], inputs: Path, objects: Path, folder: Path) -> None:
         """`spec` is Audit.cell(); `inputs` the inputs.json beside the dumped inputs."""
         self.spec = spec
-        self.inputs = inputs
         self.objects = objects
         self.folder = folder
-        self.operator: Operator = operators.create(**spec["operator"])
-        self.launched: dict[str, Any] = json.loads(os.environ.get(launch.RECORD, '{"set": {}, "scrubbed": []}'))
-        self.seconds: dict[str, float] = {}
+        self.operator = operators.create(**spec["operator"])
+        self.inputs = Inputs(self.operator, inputs, spec["case"], spec["device"])
+        self.launched: dict[str, Any] = json.loads(
+            os.environ.get(launch.RECORD, '{"set": {}, "scrubbed": []}')
+        )
+        self.seconds: dict[str, float] = {"start and imports": _process_age()}
 
     def run(self) -> Outcome:
         """Run, dump, write timing.json and the manifest; a candidate's exception becomes status `error`."""
@@ -59,11 +66,13 @@ class Cell:
         read = read_back(self.launched["set"])
         try:
             outcome = self._attempt()
+        except StorageError:
+            raise  # not the candidate's fault
         except modes.HalfEnabledError as error:
-            outcome = Outcome("unavailable", _first_line(error), end_process=True)
-        except Exception as error:  # noqa: BLE001 (whatever a candidate raises is its status)
+            outcome = Outcome("unavailable", sentence(error), end_process=True)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a candidate raises is its status)
             traceback.print_exc()
-            outcome = Outcome("error", f"{type(error).__name__}: {_first_line(error)}")
+            outcome = Outcome("error", sentence(error))
         if outcome.status != "ok":
             self._write_empty_dumps()
         timing = {"seconds": {name: round(s, 4) for name, s in self.seconds.items()}}
@@ -81,47 +90,63 @@ class Cell:
                 return Outcome("unavailable", reason)
             thrown = switch.throw(self.spec)
             seen = witness.after(snapshot, self.spec["switch"], thrown)
-        with self._timed("inputs"):
-            inputs = self._load_inputs()
+        with self._timed("inputs"), _storage():
+            inputs = self.inputs.load()
             grad = inputs.pop("grad")
+        with self._timed("prepare"):
             prepared = self._prepare(inputs)
-        parts = self._run_and_dump(prepared, grad, seen)
-        parts["inputs_changed"] = self._changed_inputs({**prepared.leaves, "grad": grad})
+        parts = self._run_all(prepared, grad)
+        parts["witness"] = {**seen, "kernels": parts["witness"]}
         parts["deviations"] = [*thrown.deviations, *prepared.deviations]
         return Outcome("ok", parts=parts)
 
-    def _run_and_dump(self, prepared: Prepared, grad: Tensor, seen: dict[str, Any]) -> dict[str, Any]:
-        with self._timed("first run"):
-            first = running.forward(self.operator, prepared)
-            running.backward(self.operator, prepared, first, grad)
-            self._synchronize()
-        with self._timed("dumps"):
-            tensors = self._dump(first.tensors)
+    def _run_all(self, prepared: Prepared, grad: Tensor) -> dict[str, Any]:
+        """Run on the same inputs each time; the first tensors are dumped, later ones must equal them."""
+        used = {**prepared.leaves, "grad": grad}
+        tensors = self._first_run(prepared, grad)
+        changed = set(self._restore(used))
+        sizes = [math.prod(entry["shape"]) * DTYPES[entry["dtype"]].itemsize for entry in tensors.values()]
         differ: set[str] = set()
         for _ in range(self.spec["repeats"] - 1):
             with self._timed("repeats"):
-                again, kernels = self._repeat(prepared, grad, first.tensors)
-                differ.update(running.differing(first.tensors, again.tensors))
+                again, kernels = self._repeat(prepared, grad, sizes)
+                differ.update(name for name in tensors if not self._as_dumped(name, again[name]))
+                del again
+            changed.update(self._restore(used))
         return {
             "callable": prepared.callable,
             "kernel": prepared.kernel,
             "tensors": tensors,
             "repeats": {"runs": self.spec["repeats"], "differ": sorted(differ)},
-            "witness": {**seen, "kernels": kernels},
+            "inputs_changed": sorted(changed),
+            "witness": kernels,
         }
 
+    def _first_run(self, prepared: Prepared, grad: Tensor) -> dict[str, dict[str, Any]]:
+        """Dump the output before the backward, which might write into it."""
+        with self._timed("first run"):
+            output = running.forward(self.operator, prepared, grad)
+        tensors = self._dump({"out_0": output.detach()})
+        with self._timed("first run"):
+            gradients = running.backward(self.operator, prepared, output, grad)
+        return tensors | self._dump(gradients)
+
     def _repeat(
-        self, prepared: Prepared, grad: Tensor, like: Mapping[str, Tensor]
-    ) -> tuple[running.Outputs, dict[str, list[str]]]:
+        self, prepared: Prepared, grad: Tensor, sizes: list[int]
+    ) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
         """Run again on poisoned memory and record which kernels run."""
-        with poisoned(like.values()):
-            with witness.record_kernels(self.spec["device"]) as forward:
-                again = running.forward(self.operator, prepared)
-                self._synchronize()
-            with witness.record_kernels(self.spec["device"]) as backward:
-                running.backward(self.operator, prepared, again, grad)
-                self._synchronize()
-        return again, {"forward": forward.names, "backward": backward.names}
+        device = self.spec["device"]
+        with poisoned(device, sizes):
+            with witness.record_kernels(device) as forward:
+                output = running.forward(self.operator, prepared, grad)
+            with witness.record_kernels(device) as backward:
+                gradients = running.backward(self.operator, prepared, output, grad)
+        return {"out_0": output.detach(), **gradients}, {"forward": forward.names, "backward": backward.names}
+
+    def _as_dumped(self, name: str, tensor: Tensor) -> bool:
+        """Whether a later run gave the dumped bits: a candidate may hand out the same memory each time."""
+        dumped = load_rows(self.folder / f"{name}.safetensors", None)
+        return same_bits(tensor, dumped.to(tensor.device))
 
     def _prepare(self, inputs: dict[str, Tensor]) -> Prepared:
         for tensor in inputs.values():
@@ -131,30 +156,18 @@ class Cell:
         prepared: Prepared = candidates.find(self.spec["candidate"]).prepare(self.operator, inputs)
         return prepared
 
-    def _load_inputs(self) -> dict[str, Tensor]:
-        return {name: self._load(name).to(self.spec["device"]) for name in self.operator.shapes(1)}
-
-    def _load(self, name: str) -> Tensor:
-        rows = self.spec["case"] if name in self.operator.row_inputs else None
-        return load_rows(self.inputs.parent / f"{name}.safetensors", rows)
-
-    def _changed_inputs(self, used: Mapping[str, Tensor]) -> list[str]:
-        with self._timed("inputs again"):
-            return sorted(
-                name
-                for name, tensor in used.items()
-                if not running.same_bits(tensor.detach(), self._load(name).to(tensor.device))
-            )
+    def _restore(self, used: Mapping[str, Tensor]) -> list[str]:
+        with self._timed("inputs again"), _storage():
+            return self.inputs.restore(used)
 
     def _dump(self, tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
-        with ThreadPoolExecutor(HASHING_THREADS) as pool:
+        with self._timed("dumps"), _storage(), ThreadPoolExecutor(HASHING_THREADS) as pool:
             entries = pool.map(self._dump_one, tensors.keys(), tensors.values())
             return dict(zip(tensors, entries, strict=True))
 
     def _dump_one(self, name: str, tensor: Tensor) -> dict[str, Any]:
         dtype, shape = NAMES[tensor.dtype], tuple(tensor.shape)
-        data = buffer_of(tensor)
-        sha256 = sha256_of(data)
+        data, sha256 = copy_and_hash(tensor)
         file = f"{name}.safetensors"
         dump.store(self.objects, self.folder / file, data, dtype, shape, sha256)
         return {
@@ -182,7 +195,7 @@ class Cell:
             "callable": parts.get("callable"),
             "environment": environment.describe(self.spec["device"]),
             "variables": {**self.launched, "read_back": read},
-            "inputs": json.loads(self.inputs.read_text())["cases"][str(self.spec["case"])],
+            "inputs": self.inputs.entries,
             "inputs_changed": parts.get("inputs_changed", []),
             "tensors": parts.get("tensors", {}),
             "repeats": parts.get("repeats"),
@@ -197,10 +210,6 @@ class Cell:
             source = candidates.SOURCES[self.spec["candidate"]]
         return source if self.spec["mode"] is None else f"{source} [{self.spec['mode']}]"
 
-    def _synchronize(self) -> None:
-        if self.spec["device"] == "cuda":
-            torch.cuda.synchronize()
-
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
@@ -210,5 +219,27 @@ class Cell:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), "") or "no message"
+def _process_age() -> float:
+    """Seconds since this process was started, launch and imports included."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def _storage() -> Iterator[None]:
+    try:
+        yield
+    except AuditError as error:
+        raise StorageError(str(error)) from error
+
+
+def sentence(error: BaseException) -> str:
+    """An exception in one sentence: its first line, and its type unless it is written for people."""
+    line = " ".join(next(iter(str(error).strip().splitlines()), "no message").split())
+    if len(line) > LONGEST_REASON:
+        line = line[: LONGEST_REASON - 3] + "..."
+    if isinstance(error, AuditError):
+        return line
+    if "leaf Variable that requires grad" in line:
+        return f"the candidate changes an input in place, which autograd refuses: {line}"
+    return f"{type(error).__name__}: {line}"

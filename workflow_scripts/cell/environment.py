@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 LIBRARIES = (
-    "torch", "triton", "diffusers", "vllm", "flashinfer-python", "sglang", "liger-kernel", "transformer_engine",
-    "megatron-core",
+    "torch", "triton", "diffusers", "vllm", "flashinfer-python", "sglang", "liger-kernel",
+    "transformer_engine", "megatron-core",
 )  # fmt: skip
 INSTRUCTION_SETS = (
-    "avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",
-    "amx_bf16", "asimd", "bf16", "sve",
+    "avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+    "amx_tile", "amx_bf16", "asimd", "bf16", "sve",
 )  # fmt: skip
 
 
@@ -60,6 +60,11 @@ def _gpu() -> dict[str, Any]:
     }
 
 
+def _tf32() -> bool:
+    """Whether matrix products on a GPU may use TF32; `allow_tf32` raises once the newer flag was set."""
+    return str(torch.backends.cuda.matmul.fp32_precision) == "tf32"
+
+
 def describe(device: str) -> dict[str, Any]:
     """The environment of this process as the manifest records it. On a CPU the GPU's fields are null."""
     on_gpu = device == "cuda"
@@ -72,7 +77,7 @@ def describe(device: str) -> dict[str, Any]:
         "cuda": torch.version.cuda if on_gpu else None,
         "triton": library_version("triton"),
         "python": platform.python_version(),
-        "tf32": torch.backends.cuda.matmul.allow_tf32,
+        "tf32": _tf32(),
         "cpu": _cpu_name(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "instruction_sets": [name for name in INSTRUCTION_SETS if name in flags],

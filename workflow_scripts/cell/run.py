@@ -1,7 +1,4 @@
-"""Run a prepared candidate forward and backward, and look at what it did."""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
+"""Run a prepared candidate, forward and backward, and refuse what is not the operator's result."""
 
 import torch
 from torch import Tensor
@@ -9,57 +6,45 @@ from torch import Tensor
 from workflow_scripts.candidates import Prepared
 from workflow_scripts.operators import Operator
 
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
+def forward(operator: Operator, prepared: Prepared, grad: Tensor) -> Tensor:
+    """Compute the output, with its graph.
 
-@dataclass
-class Outputs:
-    """One run: the outputs with their graph, and after `backward` all tensors by id."""
-
-    outputs: tuple[Tensor, ...]
-    tensors: dict[str, Tensor]
-
-
-def forward(operator: Operator, prepared: Prepared) -> Outputs:
-    """Compute the outputs.
+    Args:
+        operator: what the candidate computes.
+        prepared: the candidate.
+        grad: the output's gradient; the output must have its shape and device.
 
     Raises:
-        TypeError, ValueError: the candidate's result is not the operator's outputs.
+        TypeError, ValueError: the candidate's result is not the operator's output.
     """
-    outputs = operator.outputs(prepared.forward())
-    return Outputs(outputs, {f"out_{i}": output.detach() for i, output in enumerate(outputs)})
+    (output,) = operator.outputs(prepared.forward())
+    if output.device != grad.device:
+        raise ValueError(f"the output is on {output.device}; expected {grad.device}")
+    if output.shape != grad.shape:
+        raise ValueError(f"the output has shape {list(output.shape)}; expected {list(grad.shape)}")
+    if not output.requires_grad:
+        raise ValueError("the output does not depend on any input that requires a gradient")
+    return output
 
 
-def backward(operator: Operator, prepared: Prepared, run: Outputs, grad: Tensor) -> None:
-    """Compute the gradients of every leaf and add them to the run's tensors.
+def backward(operator: Operator, prepared: Prepared, output: Tensor, grad: Tensor) -> dict[str, Tensor]:
+    """Gradients of every input, by tensor id.
 
     Raises:
-        ValueError: a gradient is missing.
+        ValueError: a gradient is missing, or is not like its input.
     """
     leaves = [prepared.leaves[name] for name in operator.inputs]
-    if not run.outputs[0].requires_grad:
-        raise ValueError("the output does not depend on any input that requires a gradient")
-    gradients = torch.autograd.grad(run.outputs[0], leaves, grad, allow_unused=True)
-    run.outputs = ()
+    gradients = torch.autograd.grad(output, leaves, grad, allow_unused=True)
+    found = {}
     for name, leaf, gradient in zip(operator.inputs, leaves, gradients, strict=True):
         if gradient is None:
-            raise ValueError(f"the gradient of {name} is None")
-        if gradient.shape != leaf.shape or gradient.dtype != leaf.dtype:
-            raise ValueError(
-                f"the gradient of {name} is {gradient.dtype} {list(gradient.shape)}; "
-                f"expected {leaf.dtype} {list(leaf.shape)}"
-            )
-        run.tensors[f"grad_{name}"] = gradient
+            raise ValueError(f"the gradient of {name} is None: the output does not depend on {name}")
+        if (gradient.dtype, gradient.shape, gradient.device) != (leaf.dtype, leaf.shape, leaf.device):
+            raise ValueError(f"the gradient of {name} is {_kind(gradient)}; expected {_kind(leaf)}")
+        found[f"grad_{name}"] = gradient
+    return found
 
 
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors of one dtype and shape have the same raw bits, NaN payloads and signs of zero too."""
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    bits = _BITS[a.element_size()]
-    return torch.equal(a.contiguous().view(bits), b.contiguous().view(bits))
-
-
-def differing(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> list[str]:
-    """Ids of the tensors whose bits are not the same in both, sorted."""
-    return sorted(name for name in a.keys() | b.keys() if not (name in a and name in b and same_bits(a[name], b[name])))
+def _kind(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"

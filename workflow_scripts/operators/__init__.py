@@ -1,7 +1,7 @@
 """Registry of operators: what is computed.
 
-Each operator is two modules: its layout (names, shapes and rows of its tensors; torch-free, since the workflow
-needs it before any job) and its computation (inputs, provider's expression, float64 reference).
+Each operator is two modules: its layout (names, shapes and rows of its tensors; torch-free, since the
+workflow needs it before any job) and its computation (inputs, provider's expression, float64 reference).
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Operator(Layout, Protocol):
         """Inputs and `grad`, made on the CPU; `weights` replaces the made ones."""
 
     def outputs(self, result: Any) -> "tuple[Tensor, ...]":
-        """The outputs in a candidate's result; raises TypeError or ValueError where one is missing or misshapen."""
+        """The outputs in a candidate's result; TypeError or ValueError where one is missing or misshapen."""
 
     def expression(self, *inputs: "Tensor") -> "Tensor":
         """The provider's expression, op for op."""

@@ -5,13 +5,18 @@ modalities). Source: `MiniMaxH3AdaLayerNormModulation` of diffusers 0.40 and new
 """
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from workflow_scripts.operators.adaln_layout import PARAMETERS, AdalnLayout
+from workflow_scripts.operators.adaln_layout import MODALITIES, PARAMETERS, AdalnLayout
+
+
+def _normal(shape: tuple[int, ...], seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 class AdalnProjection(AdalnLayout):
@@ -20,15 +25,16 @@ class AdalnProjection(AdalnLayout):
     def make_inputs(
         self, rows: int, seeds: Mapping[str, int], weights: Mapping[str, Tensor] | None
     ) -> dict[str, Tensor]:
-        """temb f32 [rows, K], w bf16 [N, K], b bf16 [N] and grad bf16 [rows, N], from CPU generators.
+        """Inputs temb f32 [rows, K], w bf16 [N, K], b bf16 [N] and grad bf16 [rows, N], from CPU generators.
 
         W is normal with variance 1/K, b normal with deviation 0.02 from the same generator; temb and grad are
         standard normal, each from a generator of its own.
         """
-        drawn = dict(weights) if weights is not None else self._weights(seeds["weights"])
-        temb = torch.randn(rows, self.dim, generator=torch.Generator().manual_seed(seeds["temb"]))
-        grad = torch.randn(rows, self.columns, generator=torch.Generator().manual_seed(seeds["grad"]))
-        return {"temb": temb, "w": drawn["w"], "b": drawn["b"], "grad": grad.bfloat16()}
+        with ThreadPoolExecutor() as pool:  # one generator runs on one core
+            temb = pool.submit(_normal, (rows, self.dim), seeds["temb"])
+            grad = pool.submit(lambda: _normal((rows, self.columns), seeds["grad"]).bfloat16())
+            drawn = dict(weights) if weights is not None else self._weights(seeds["weights"])
+            return {"temb": temb.result(), "w": drawn["w"], "b": drawn["b"], "grad": grad.result()}
 
     def _weights(self, seed: int) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(seed)
@@ -39,26 +45,31 @@ class AdalnProjection(AdalnLayout):
     def outputs(self, result: Any) -> tuple[Tensor, ...]:
         """The table in a candidate's result: the table itself, or diffusers' six chunks of it.
 
+        A chunk is bf16 [3 T, H]: a row for each modality of each row of the table.
+
         Raises:
-            TypeError: the result is neither a tensor nor six tensors, or the table is not bf16.
+            TypeError: the result is neither a tensor nor six tensors, or is not bf16.
             ValueError: a chunk is missing, or a shape is wrong.
         """
-        table = result if isinstance(result, Tensor) else self._join(result)
-        if table.ndim != 2 or table.shape[1] != self.columns:
-            raise ValueError(f"the table has shape {list(table.shape)}; expected [rows, {self.columns}]")
-        if table.dtype != torch.bfloat16:
-            raise TypeError(f"the table is {table.dtype}; expected torch.bfloat16")
-        return (table,)
-
-    def _join(self, chunks: Any) -> Tensor:
-        if not isinstance(chunks, tuple | list) or not all(isinstance(c, Tensor) for c in chunks):
-            raise TypeError(f"the result is {type(chunks).__name__}; expected the table or its six chunks")
-        if len(chunks) != PARAMETERS:
-            raise ValueError(f"the result has {len(chunks)} chunks; expected {PARAMETERS}")
-        return torch.cat(tuple(chunks), dim=-1).view(-1, self.columns)
+        if isinstance(result, Tensor):
+            _check_bf16("the table", result)
+            if result.ndim != 2 or result.shape[1] != self.columns:
+                raise ValueError(f"the table has shape {list(result.shape)}; expected [rows, {self.columns}]")
+            return (result,)
+        if not isinstance(result, tuple | list):
+            raise TypeError(f"the result is {type(result).__name__}; expected the table or its six chunks")
+        if len(result) != PARAMETERS:
+            raise ValueError(f"the result has {len(result)} chunks; expected {PARAMETERS}")
+        for index, chunk in enumerate(result):
+            _check_bf16(f"chunk {index}", chunk)
+            rows = result[0].shape[0] if chunk.ndim else 0
+            if list(chunk.shape) != [rows, self.hidden] or rows % MODALITIES:
+                expected = f"[{MODALITIES} x rows, {self.hidden}]"
+                raise ValueError(f"chunk {index} has shape {list(chunk.shape)}; expected {expected}")
+        return (torch.cat(tuple(result), dim=-1).view(-1, self.columns),)
 
     def expression(self, *inputs: Tensor) -> Tensor:
-        """diffusers' expression: silu in f32, one rounding to bf16, F.linear."""
+        """The expression of diffusers: silu in f32, one rounding to bf16, F.linear."""
         temb, w, b = inputs
         return functional.linear(functional.silu(temb).to(w.dtype), w, b)
 
@@ -77,6 +88,13 @@ class AdalnProjection(AdalnLayout):
             "grad_w": grad.T @ act,
             "grad_b": grad.sum(dim=0),
         }
+
+
+def _check_bf16(what: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{what} is {type(value).__name__}; expected a tensor")
+    if value.dtype != torch.bfloat16:
+        raise TypeError(f"{what} is {value.dtype}; expected torch.bfloat16")
 
 
 def create(hidden: int, dim: int) -> AdalnProjection:
