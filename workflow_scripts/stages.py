@@ -19,8 +19,8 @@ def table(results: Path) -> pd.DataFrame:
     if not files:
         raise AuditError(f"{results}: no cell has run here; give the folder of an audit, such as results/cpu")
     seconds = pd.DataFrame([json.loads(file.read_text())["seconds"] for file in files])
-    stages = seconds.agg(["sum", "median", "max"]).T.round(2)
-    return stages.rename_axis("stage").rename(columns={"sum": "sum (s)", "median": "median (s)", "max": "max (s)"})
+    stages = seconds.agg(["sum", "median", "max"]).T.round(2).rename_axis("stage")
+    return stages.rename(columns=lambda name: f"{name} (s)")
 
 
 def main() -> int:

@@ -59,7 +59,7 @@ def copy_and_hash(tensor: Tensor) -> tuple[NDArray[np.uint8], str]:
     data, digest = host.numpy(), hashlib.sha256()
     for start, event in arrived:
         event.synchronize()
-        digest.update(data[start : start + PIECE])
+        digest.update(data[start : start + PIECE].data)
     return data, digest.hexdigest()
 
 
