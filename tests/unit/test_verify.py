@@ -186,6 +186,20 @@ def test_the_schema_is_strict_everywhere():
             pending += part
 
 
+def test_the_schema_lists_what_a_cell_records():
+    pytest.importorskip("torch")
+    from workflow_scripts.cell import environment
+    from workflow_scripts.modes import witness
+
+    properties = json.loads(verify.SCHEMA.read_text())["properties"]
+    recorded = {
+        "environment": environment.describe("cpu"),
+        "witness": witness.after(witness.before("cpu")),
+    }
+    for part, content in recorded.items():
+        assert sorted(properties[part]["properties"]) == sorted(properties[part]["required"]) == sorted(content)
+
+
 def test_without_cells_there_is_nothing_to_verify(tmp_path):
     done = run([], tmp_path)
     assert done.returncode == 2
