@@ -196,6 +196,14 @@ def test_the_density_map_is_coarse_and_complete():
     assert found[0, 0] == 6
 
 
+def test_touched_columns_are_not_marked_where_that_would_take_the_memory():
+    a, b = np.zeros((2, (1 << 24) + 1), np.uint8), np.zeros((2, (1 << 24) + 1), np.uint8)
+    b[1, 5] = 1
+    found = bits.compare(numbers("U8", a), numbers("U8", b)).detail
+    assert found["columns"] == {"touched": None, "of": (1 << 24) + 1}
+    assert found["rows"] == {"touched": 1, "of": 2, "first": [1]}
+
+
 def test_scalars_and_tensors_without_elements():
     assert bits.compare(numbers("F64", 1.0), numbers("F64", 1.0)).equal
     found = bits.compare(numbers("F64", 1.0), numbers("F64", 2.0))

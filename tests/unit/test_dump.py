@@ -99,6 +99,7 @@ def test_a_damaged_file_is_named(tmp_path):
     assert refused(path, b"", "truncated")
     assert refused(path, content[:20], "bad header")
     assert refused(path, struct.pack("<Q", 1 << 60) + content[8:], "bad header")
+    assert refused(path, struct.pack("<Q", 100_000) + b"[" * 100_000, "bad header")
 
 
 @pytest.mark.parametrize(

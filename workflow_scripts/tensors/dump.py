@@ -176,7 +176,7 @@ def _read_header(path: Path, start: bytes, size: int) -> tuple[str, tuple[int, .
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
         expected = math.prod(shape) * DTYPES[dtype].raw.itemsize
         wrong = any(type(n) is not int or n < 0 for n in shape) or (begin, end) != (0, expected)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptDumpError(f"{path}: bad header: {start[8 : 8 + min(length, 200)]!r}") from error
     if wrong:
         raise CorruptDumpError(f"{path}: bad header: offsets {begin}, {end} for {dtype} {list(shape)}")
