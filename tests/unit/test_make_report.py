@@ -119,6 +119,22 @@ def test_document_of_another_config_is_refused(world, tmp_path):
     assert "at 4 rows is not part of this audit's config" in done.stderr
 
 
+def test_document_given_twice_is_refused(world, tmp_path):
+    arguments = world.write(tmp_path)
+    (tmp_path / "again.json").write_text((tmp_path / "rows" / "rl_kernel.json").read_text())
+    place = arguments.index("--rows") + 1
+    done = run(
+        "make_report",
+        *arguments[:place],
+        tmp_path / "again.json",
+        *arguments[place:],
+        "--output-dir",
+        tmp_path,
+    )
+    assert done.returncode == 2
+    assert "a second document about rl_kernel" in done.stderr
+
+
 def test_whole_way_as_processes(world, tmp_path):
     report, full = tmp_path / "report", tmp_path / "report" / "report.full.json"
     done = process("make_report", *world.write(tmp_path), "--output-dir", report)

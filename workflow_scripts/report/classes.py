@@ -43,9 +43,7 @@ def tensor_classes(cells: dict[str, Json], tensor: str) -> list[Json]:
         if entry is None:
             continue
         for group in classes:
-            if same_bits(group, entry) and not any(
-                apart(cells[member], cells[label]) for member in group["members"]
-            ):
+            if same_bits(group, entry) and not apart(cells[group["members"][0]], cells[label]):
                 group["members"].append(label)
                 break
         else:
