@@ -55,11 +55,13 @@ def test_any_24_products_sum_as_in_the_exact_model(patterns, arch):
     assert bits(cpu.forward(act.clone(), weight.clone(), bias.clone(), arch=arch)) == expected
 
 
-def product_sum(pairs, arch):
-    """Float32 sum of up to 16 products, as slots 0.. of one instruction; through a table of one element."""
-    slots = [0, 1, 8, 9, 16, 17, 24, 25, 2, 3, 10, 11, 18, 19, 26, 27]
+SLOTS = [0, 1, 8, 9, 16, 17, 24, 25, 2, 3, 10, 11, 18, 19, 26, 27]
+
+
+def product_sum(pairs, arch, beside=(0.0, 0.0)):
+    """A table of one element: products in slots 0.. of the first group, and one in the second group."""
     act, weight = torch.zeros(1, 32, dtype=torch.bfloat16), torch.zeros(1, 32, dtype=torch.bfloat16)
-    for k, (a, w) in zip(slots, pairs, strict=False):
+    for k, (a, w) in [*zip(SLOTS, pairs, strict=False), (4, beside)]:
         act[0, k], weight[0, k] = a, w
     return cpu.forward(act, weight, torch.zeros(1, dtype=torch.bfloat16), arch=arch).item()
 
@@ -78,6 +80,27 @@ def test_on_sm_80_the_second_eight_slots_are_added_to_the_first_eight_s_rounded_
     first = [(1.0, 1.0), (2.0**-24, 1.0), *[(0.0, 0.0)] * 6]
     assert product_sum([*first, (-1.0, 1.0)], 80) == 0.0
     assert product_sum([*first, (-1.0, 1.0)], 90) == 2.0**-24
+
+
+@pytest.mark.parametrize(
+    ("arch", "units"),
+    [
+        # sm_90's finest grid is 2^-158: 512 units of it are 2^-149, the smallest float32.
+        (90, [33.0] * 15 + [17.0]),  # 512; a grid twice as coarse drops the odd units
+        (90, [32.5] * 15 + [24.5]),  # 15 * 32 + 24 = 504; a finer grid would see 512
+        # sm_80's is 2^-156, where 128 units are 2^-149; in either of its two steps.
+        (80, [17.0] * 7 + [9.0]),
+        (80, [17.5] * 7 + [8.5]),
+        (80, [0.0] * 8 + [17.0] * 7 + [9.0]),
+        (80, [0.0] * 8 + [17.5] * 7 + [8.5]),
+    ],
+)
+def test_the_grid_is_never_finer_than_the_chip_s_lowest(arch, units):
+    # Beside half the smallest bf16, a tie that goes to 0, one more bit of float32 makes the whole of it.
+    grid = {90: 2.0**-158, 80: 2.0**-156}[arch]
+    pairs = [(unit * grid * 2.0**100, 2.0**-100) for unit in units]
+    reached = sum(map(int, units)) * grid >= 2.0**-149
+    assert product_sum(pairs, arch, beside=(2.0**-100, 2.0**-34)) == (2.0**-133 if reached else 0.0)
 
 
 def test_a_zero_sum_of_negative_zeros_is_positive():
