@@ -10,7 +10,7 @@ from workflow_scripts.tensors.dtypes import Bits, Dtype, Values
 GRID = (16, 64)  # rows and columns of the density map, at the most
 FIRST_ROWS = 8
 FINEST_COLUMNS = 1 << 24  # with more columns the touched ones are not marked: that would take the memory
-_PIECE = 1 << 15  # elements whose values are looked at together: temporaries stay in the core's own cache
+_PIECE = 1 << 14  # elements whose values are looked at together: temporaries stay in the cache and the heap
 _GREATEST = float(np.finfo(np.float64).max)
 _OCTAVES = 20  # of the ulp histogram, beyond which all is one class
 
@@ -138,8 +138,8 @@ class Tally:
         for side, size in enumerate(sizes):
             self.nans[side] += int(np.count_nonzero(size > limit))
             self.infinities[side] += int(np.count_nonzero(size == limit))
-        keep = (sizes[0] < limit) & (sizes[1] < limit)
-        return a[keep], b[keep]
+        where = np.flatnonzero((sizes[0] < limit) & (sizes[1] < limit))
+        return a[where], b[where]
 
     def _octaves(self, steps: Bits) -> None:
         """Histogram of distances: 0 (a pair of signed zeros), 1, 2, 3-4, 5-8, ..., all beyond the last."""
