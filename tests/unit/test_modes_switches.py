@@ -1,13 +1,14 @@
 """Switches are found where each release keeps them, and each says exactly why it is unavailable."""
 
 import os
+import subprocess
 import sys
 
 import pytest
 import torch
 
 from tests.unit.fixtures.fake_libraries import plant as fakes
-from tests.unit.fixtures.fake_libraries.process import run_cell
+from tests.unit.fixtures.fake_libraries.process import plain, run_cell
 from workflow_scripts import modes
 from workflow_scripts.errors import AuditError
 from workflow_scripts.modes import switch as switches
@@ -25,7 +26,8 @@ def libraries(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for variable in ("TRITON_CACHE_DIR", "CUBLASLT_WORKSPACE_SIZE"):  # what a switch sets is taken back
+        monkeypatch.setenv(variable, str(tmp_path))
     yield tmp_path
     for name in [name for name in sys.modules if name.partition(".")[0] in FAKES]:
         del sys.modules[name]
@@ -70,6 +72,28 @@ def test_a_library_that_raises_while_it_is_imported_says_so(libraries):
     assert modes.get("sglang").unavailable(CUDA) == (
         "sglang is there, but cannot be imported: RuntimeError: no driver"
     )
+
+
+def test_a_library_that_failed_once_is_not_asked_again(libraries):
+    """A second import finds the first one's half-imported parts in sys.modules, and may go through."""
+    fakes.plant(libraries, fakes.SGLANG, "raise RuntimeError('half imported')")
+    switch = modes.get("sglang")
+    first = switch.unavailable(CUDA)
+    fakes.plant_body(libraries, fakes.SGLANG, "mm_and_addmm")
+    assert switch.unavailable(CUDA) == first
+    with pytest.raises(AuditError, match="half imported"):
+        switch.throw(CUDA)
+
+
+def test_a_source_tree_is_named_by_its_commit(libraries):
+    fakes.plant_body(libraries / "tree", fakes.MEGATRON, "with_backend")
+    fakes.plant_transformer_engine(libraries)
+    git = ["git", "-C", str(libraries / "tree"), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    thrown = modes.get("megatron_te_native").throw({**CUDA, "megatron_source": str(libraries / "tree")})
+    assert thrown.library == f"Megatron-LM at {commit.strip()}"
 
 
 def test_vllm_without_a_cuda_platform_is_refused_as_it_would_enable_itself_for_the_cpu(libraries):
@@ -124,9 +148,9 @@ def test_another_torch_than_the_pin_is_a_deviation(monkeypatch):
     assert switches.torch_deviations() == []
 
 
-@pytest.fixture(scope="module")
-def plain():
-    return run_cell()["witness"]
+@pytest.fixture(name="plain")
+def plain_witness():
+    return plain()
 
 
 @pytest.mark.parametrize("module", [fakes.VLLM_OLD, fakes.VLLM_NEW])
@@ -164,16 +188,14 @@ def test_an_override_for_float32_alone_is_inert_on_bf16_and_effective_on_float32
     assert label(seen, run_cell(dtype="float32")["witness"])["backward"]["label"] == "effective"
 
 
-def test_sglang_overrides_are_witnessed_and_it_gets_a_triton_cache_of_its_own(tmp_path, plain):
+def test_sglang_overrides_are_witnessed_and_it_gets_a_triton_cache_of_its_own(tmp_path):
     fakes.plant_body(tmp_path, fakes.SGLANG, "mm_and_addmm")
-    result = run_cell("sglang", CUDA, path=tmp_path)
+    result = run_cell("sglang", CUDA, path=tmp_path, run=False)
     seen = result["witness"]
     assert seen["overridden"] == ["aten::addmm", "aten::mm"]
     assert seen["entry_point"] == f"{fakes.SGLANG}.enable_batch_invariant_mode()"
     assert "triton-cache-" in result["cache"]
     assert "TRITON_CACHE_DIR" not in seen["variables_set_by_switch"]
-    labels = label(seen, plain)
-    assert labels["forward"]["label"] == labels["backward"]["label"] == "effective"
 
 
 def test_a_triton_cache_named_at_the_start_is_kept(monkeypatch):
@@ -185,19 +207,19 @@ def test_a_triton_cache_named_at_the_start_is_kept(monkeypatch):
 def test_megatron_triton_from_a_release_with_a_stand_in_for_transformer_engine(tmp_path):
     fakes.plant_body(tmp_path, fakes.MEGATRON, "mm_and_addmm")
     fakes.plant_transformer_engine(tmp_path)
-    result = run_cell("megatron_triton", CUDA, path=tmp_path)
+    result = run_cell("megatron_triton", CUDA, path=tmp_path, run=False)
     assert result["witness"]["entry_point"] == f"{fakes.MEGATRON}.enable_batch_invariant_mode()"
     assert result["deviations"][0].startswith("transformer_engine is a stand-in")
 
 
-def test_megatron_te_native_from_a_source_tree_changes_a_variable_alone(tmp_path, plain):
+def test_megatron_te_native_from_a_source_tree_changes_a_variable_alone(tmp_path):
     fakes.plant_body(tmp_path / "tree", fakes.MEGATRON, "with_backend")
     fakes.plant_transformer_engine(tmp_path)
     config = {**CUDA, "megatron_source": str(tmp_path / "tree")}
-    seen = run_cell("megatron_te_native", config, path=tmp_path)["witness"]
+    seen = run_cell("megatron_te_native", config, path=tmp_path, run=False)["witness"]
     assert seen["entry_point"] == f"{fakes.MEGATRON}.enable_batch_invariant_mode(backend='te_native')"
     assert seen["variables_set_by_switch"] == {"CUBLASLT_WORKSPACE_SIZE": "0"}
-    assert label(seen, plain)["backward"]["label"] == "inert"
+    assert (seen["overridden"], seen["flags_before"]) == ([], seen["flags_after"])
 
 
 def test_a_backend_that_the_source_tree_lacks_is_named(libraries):
@@ -222,6 +244,6 @@ def test_a_half_enabled_library_ends_the_process_without_running_the_operator(
 ):
     fakes.plant_body(tmp_path, module, body)
     fakes.plant_transformer_engine(tmp_path)
-    result = run_cell(switch, CUDA, path=tmp_path)
-    assert result.keys() == {"half_enabled"}  # the last line of output: no witness, and no exit handler ran
+    result = run_cell(switch, CUDA, path=tmp_path, run=False)
+    assert result.keys() == {"half_enabled"}  # the last line of output: no exit handler ran after it
     assert words in result["half_enabled"]

@@ -7,15 +7,15 @@ import os
 import pytest
 import torch
 
-from tests.unit.fixtures.fake_libraries.process import run_cell
+from tests.unit.fixtures.fake_libraries.process import plain, run_cell
 from workflow_scripts.cell.environment import cpu_flags
 from workflow_scripts.modes import dispatch, witness
 from workflow_scripts.modes.label import label
 
 
-@pytest.fixture(scope="module")
-def plain():
-    return run_cell()["witness"]
+@pytest.fixture(name="plain")
+def plain_witness():
+    return plain()
 
 
 def labels(seen, plain):

@@ -8,7 +8,7 @@ import importlib
 from workflow_scripts.errors import AuditError
 from workflow_scripts.modes.switch import HalfEnabledError, Switch, Thrown
 
-__all__ = ["HalfEnabledError", "Switch", "Thrown", "get", "names"]
+__all__ = ["HalfEnabledError", "Switch", "Thrown", "get", "module", "names"]
 
 _SWITCHES = {
     "none": "builtin.NoSwitch",
@@ -26,15 +26,24 @@ def names() -> list[str]:
     return list(_SWITCHES)
 
 
+def module(name: str | None) -> str:
+    """The dotted name of the module that holds the switch of this name; arguments and errors as in `get`."""
+    return f"{__name__}.{_place(name)[0]}"
+
+
 def get(name: str | None) -> Switch:
     """The switch of this name; None is the switch `none`, for a mode that is its variables alone.
 
     Raises:
         AuditError: there is no such switch.
     """
+    switch: Switch = getattr(importlib.import_module(module(name)), _place(name)[1])()
+    return switch
+
+
+def _place(name: str | None) -> tuple[str, str]:
     try:
-        module, _, kind = _SWITCHES[name or "none"].partition(".")
+        file, _, kind = _SWITCHES[name or "none"].partition(".")
     except KeyError:
         raise AuditError(f"unknown switch {name!r}: choose one of {', '.join(names())}") from None
-    switch: Switch = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()
-    return switch
+    return file, kind

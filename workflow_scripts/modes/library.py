@@ -38,8 +38,22 @@ class LibrarySwitch(ABC):
     must_override: tuple[str, ...] = ()
     """Operators without which a call that returned did not do its work."""
 
+    def __init__(self) -> None:
+        """A switch that has not been asked yet."""
+        self._asked = False
+        self._reason: str | None = None
+
     def unavailable(self, config: Config) -> str | None:
-        """The exact reason why the switch cannot be thrown here; None when it can. Imports the library."""
+        """The exact reason why the switch cannot be thrown here; None when it can. Imports the library.
+
+        Looks once: where the first import of a library failed, a second one finds half-imported parts, and may
+        go through.
+        """
+        if not self._asked:
+            self._asked, self._reason = True, self._look(config)
+        return self._reason
+
+    def _look(self, config: Config) -> str | None:
         if config["device"] != "cuda":
             return (
                 f"the switch {self.name} needs a CUDA device, and this audit's device is {config['device']}"

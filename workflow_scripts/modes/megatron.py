@@ -79,7 +79,8 @@ class _Megatron(LibrarySwitch):
         root = Path(str(module.__file__)).resolve().parents[4]
         commit = _git(root, "rev-parse", "HEAD") if (root / ".git").exists() else None
         if commit is None:
-            return super()._library(module)
+            found = getattr(sys.modules["megatron.core"], "__version__", "without a version")
+            return f"{self.distribution} {found}"
         dirty = ", with changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else ""
         return f"Megatron-LM at {commit}{dirty}"
 

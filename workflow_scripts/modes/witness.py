@@ -45,19 +45,20 @@ _FLAGS = (
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The process before the switch: dispatch table, flags and environment."""
+    """The process before the switch: dispatch table (None: not read), flags and environment."""
 
     device: str
-    table: dict[str, str]
+    table: dict[str, str] | None
     flags: dict[str, Any]
     environment: dict[str, str]
 
 
-def before(device: str) -> Snapshot:
+def before(device: str, *, table: bool = True) -> Snapshot:
     """Take the snapshot that `after` compares with, before the library is imported.
 
     Does not initialise CUDA. The library itself may do so, when it is imported or switched on: then it has
-    seen the variables that the process was started with. `device`: "cpu" or "cuda".
+    seen the variables that the process was started with. `device`: "cpu" or "cuda". `table`: whether to read
+    the dispatch table, which takes a quarter of a second; without a switch nothing is there to change it.
 
     Raises:
         AuditError: CUDA runs already, so that cuBLAS may have read its variables and chosen its workspace.
@@ -67,7 +68,7 @@ def before(device: str) -> Snapshot:
             "CUDA was initialised before the mode's switch was thrown, so libraries have read their "
             "variables already: throw the switch first, and create no CUDA tensor before it"
         )
-    return Snapshot(device, dispatch.table(device), flags(), _environment())
+    return Snapshot(device, dispatch.table(device) if table else None, flags(), _environment())
 
 
 def after(snapshot: Snapshot, switch: str | None = None, thrown: Thrown | None = None) -> dict[str, Any]:
@@ -75,7 +76,9 @@ def after(snapshot: Snapshot, switch: str | None = None, thrown: Thrown | None =
 
     `switched` is null without a switch, else whether it changed an operator, a flag or a variable.
     """
-    overridden = dispatch.changed(snapshot.table, dispatch.table(snapshot.device))
+    overridden = []
+    if snapshot.table is not None:
+        overridden = dispatch.changed(snapshot.table, dispatch.table(snapshot.device))
     flags_now, variables = flags(), _environment()
     changed = {
         name: value for name, value in sorted(variables.items()) if snapshot.environment.get(name) != value
