@@ -127,6 +127,17 @@ def test_matrix_says_what_the_comparisons_say(parsed):
     assert sum(cell["text"] == "=*" for cell in cells) == 12 - 2 + 12
 
 
+def test_what_ran_is_told_by_case_only_where_cases_differ():
+    world = World(cases=(1, 4))
+    world.cells[VLLM, 1]["witness"] = witness("vllm", kernel="gemm_plain")
+    world.cells[VLLM, 4]["repeats"]["differ"] = ["grad_w"]
+    items = [element["text"] for element in Page(page(world)).all("li")]
+    assert any(item.startswith("Forward at 1 row: inert") for item in items)
+    assert any(item.startswith("Forward at 4 rows: effective") for item in items)
+    assert sum(item.startswith("Forward: baseline") for item in items) == 2
+    assert any("the same bits in 2 runs except grads.w at 4 rows." in item for item in items)
+
+
 def test_what_a_library_says_is_text_not_markup():
     world = World()
     world.stop(SGLANG, "error", "<script>alert('x')</script>")

@@ -24,7 +24,7 @@ class Evidence:
         rows: comparisons of rows across cases, by label.
         inert: manifests of the control whose switch does nothing.
         flipped: documents of the control that flips one bit.
-        accuracy: accuracy documents by (label, case).
+        accuracy: errors against float64 by (label, case).
         latency: latency documents by (label, case).
     """
 
@@ -129,10 +129,13 @@ def read_evidence(
             evidence.inert.append(manifest.read(path, evidence.audit["configfile"]))
         else:
             evidence.flipped.append(document)
-    for table, paths in ((evidence.accuracy, accuracy), (evidence.latency, latency)):
-        for path in paths:
-            document = read_json(path)
-            _add(table, (document["implementation"], document["case"]), document, path)
+    for path in accuracy:
+        document = read_json(path)
+        for label, entry in document["implementations"].items():
+            _add(evidence.accuracy, (label, document["case"]), entry, path)
+    for path in latency:
+        document = read_json(path)
+        _add(evidence.latency, (document["implementation"], document["case"]), document, path)
     _check_known(evidence)
     return evidence
 
