@@ -46,8 +46,8 @@ class LibrarySwitch(ABC):
     def unavailable(self, config: Config) -> str | None:
         """The exact reason why the switch cannot be thrown here; None when it can. Imports the library.
 
-        Looks once: where the first import of a library failed, a second one finds half-imported parts, and may
-        go through.
+        Looks once: where the first import of a library failed, a second one finds half-imported parts, and
+        may go through.
         """
         if not self._asked:
             self._asked, self._reason = True, self._look(config)
