@@ -1,7 +1,7 @@
 """Registry of candidates: who computes the operator.
 
-A candidate prepares a forward function on given tensors. Any importable function of the operator's inputs can be
-one, by `callable: package.module:attribute`.
+A candidate prepares a forward function on given tensors. Any importable function of the operator's inputs can
+be one, by `callable: package.module:attribute`.
 """
 
 from collections.abc import Callable

@@ -14,7 +14,7 @@ EXPRESSION = "expression: F.linear(F.silu(temb).to(w.dtype), w, b)"
 
 
 def _released_class() -> Any | None:
-    """diffusers' class (0.40 and newer); None where diffusers is missing or older."""
+    """The class of diffusers 0.40 and newer; None where diffusers is missing or older."""
     try:
         from diffusers.models.transformers import transformer_minimax_h3  # noqa: PLC0415
     except ImportError:

@@ -85,7 +85,8 @@ class Cell:
             return Outcome("unavailable", reason)
         switch = modes.get(self.spec["switch"])
         with self._timed("switch"):
-            snapshot = witness.before(self.spec["device"])  # first: an import may change things too
+            # first: an import may change things too
+            snapshot = witness.before(self.spec["device"], table=self.spec["switch"] is not None)
             if reason := switch.unavailable(self.spec):
                 return Outcome("unavailable", reason)
             thrown = switch.throw(self.spec)

@@ -4,7 +4,8 @@ Each operator is two modules: its layout (names, shapes and rows of its tensors;
 workflow needs it before any job) and its computation (inputs, provider's expression, float64 reference).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
 
 LAYOUTS = {"adaln_projection": "workflow_scripts.operators.adaln_layout"}
 MODULES = {"adaln_projection": "workflow_scripts.operators.adaln_projection"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a float64 reference: `values` are those of `tensor[index]`."""
+
+    tensor: str
+    index: tuple[slice, ...]
+    values: "Tensor"
 
 
 class Layout(Protocol):
@@ -52,8 +62,8 @@ class Operator(Layout, Protocol):
     def expression(self, *inputs: "Tensor") -> "Tensor":
         """The provider's expression, op for op."""
 
-    def reference(self, inputs: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
-        """Outputs and gradients in float64, by tensor id."""
+    def reference(self, inputs: "Mapping[str, Tensor]") -> Iterator[Part]:
+        """Outputs and gradients in float64, in parts that fit in memory, on the inputs' device."""
 
 
 def layout(name: str, **widths: int) -> Layout:

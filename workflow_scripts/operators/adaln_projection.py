@@ -4,7 +4,7 @@ temb f32 [T, K], W bf16 [N, K], b bf16 [N], table bf16 [T, N], with N = 18 H (si
 modalities). Source: `MiniMaxH3AdaLayerNormModulation` of diffusers 0.40 and newer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from workflow_scripts.operators import Part
 from workflow_scripts.operators.adaln_layout import MODALITIES, PARAMETERS, AdalnLayout
+from workflow_scripts.rounding import round_to
 
 
 def _normal(shape: tuple[int, ...], seed: int) -> Tensor:
@@ -73,21 +75,27 @@ class AdalnProjection(AdalnLayout):
         temb, w, b = inputs
         return functional.linear(functional.silu(temb).to(w.dtype), w, b)
 
-    def reference(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Outputs and gradients in float64 of the bf16 act, which the operator defines as rounded once.
+    def reference(self, inputs: Mapping[str, Tensor], columns: int = 4096) -> Iterator[Part]:
+        """Outputs and gradients in float64, in parts of so many columns of the table.
 
-        The rounding of act is part of the operator; its derivative is taken as 1.
+        act, rounded once to bf16, is part of the operator; the rounding's derivative is taken as 1.
         """
         z = inputs["temb"].double()
-        act = functional.silu(inputs["temb"]).bfloat16().double()
-        w, grad = inputs["w"].double(), inputs["grad"].double()
         sigmoid = torch.sigmoid(z)
-        return {
-            "out_0": act @ w.T + inputs["b"].double(),
-            "grad_temb": (grad @ w) * (sigmoid * (1 + z * (1 - sigmoid))),
-            "grad_w": grad.T @ act,
-            "grad_b": grad.sum(dim=0),
-        }
+        act = round_to(z * sigmoid, torch.bfloat16)
+        d_act = torch.zeros_like(z)
+        for start in range(0, self.columns, columns):
+            part = slice(start, start + columns)
+            w, b, grad = (
+                inputs["w"][part].double(),
+                inputs["b"][part].double(),
+                inputs["grad"][:, part].double(),
+            )
+            d_act.addmm_(grad, w)
+            yield Part("out_0", (slice(None), part), torch.addmm(b, act, w.T))
+            yield Part("grad_w", (part,), grad.T @ act)
+            yield Part("grad_b", (part,), grad.sum(dim=0))
+        yield Part("grad_temb", (), d_act * (sigmoid * (1 + z * (1 - sigmoid))))
 
 
 def _check_bf16(what: str, value: Any) -> None:

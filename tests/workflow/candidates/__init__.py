@@ -1,0 +1,1 @@
+"""Callables for audits in tests: each does one thing right or wrong on purpose."""
