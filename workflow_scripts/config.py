@@ -4,23 +4,22 @@ Everything that can be wrong with a configuration is found here, before any job 
 """
 
 import copy
-import difflib
-import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from workflow_scripts import candidates as candidate_registry
-from workflow_scripts import operators
+from workflow_scripts import modes, operators
+from workflow_scripts.config_schema import faults_in, fill_defaults, schema, suggest
 from workflow_scripts.errors import AuditError
 from workflow_scripts.modes.scrub import variable_problem
 
-SCHEMA = Path(__file__).resolve().parents[1] / "config" / "schemas" / "config.schema.json"
 CONTROL_MODE = "control_inert"
+PLAIN = (None, "plain")
+"""Modes that set nothing; the report compares what other modes did with them."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +53,22 @@ class Audit:
             AuditError: with every fault found, each with its place and what to do.
         """
         self.config: dict[str, Any] = copy.deepcopy(dict(config))
-        faults = list(_schema_faults(self.config))
+        faults = list(faults_in(self.config))
         if not faults:
-            _fill_defaults(self.config, _schema())
+            fill_defaults(self.config, schema())
             self._fill_empty_entries()
+            self.config["results"] = os.path.normpath(self.config["results"])
             faults = list(self._reference_faults())
         if faults:
             raise AuditError("the configuration is not valid:\n" + "\n".join(f"  - {f}" for f in faults))
 
     def _fill_empty_entries(self) -> None:
         """`plain:` with nothing behind it takes every default, like `plain: {}`."""
-        properties = _schema()["properties"]
+        properties = schema()["properties"]
         for section in ("candidates", "modes"):
             for name, entry in self.config[section].items():
                 filled = entry or {}
-                _fill_defaults(filled, properties[section]["additionalProperties"])
+                fill_defaults(filled, properties[section]["additionalProperties"])
                 self.config[section][name] = filled
 
     @cached_property
@@ -92,17 +92,16 @@ class Audit:
         """Numbers of rows, ascending."""
         return sorted(self.config["cases"])
 
-    @cached_property
+    @property
     def control(self) -> Implementation:
         """The planted implementation whose mode's switch does nothing."""
-        modes = {i.candidate: i.mode for i in self.baselines.values()}
-        candidate = "diffusers" if "diffusers" in modes else next(iter(modes))
-        return Implementation(candidate, CONTROL_MODE)
+        return Implementation(self.plain_of_control.candidate, CONTROL_MODE)
 
-    @property
+    @cached_property
     def plain_of_control(self) -> Implementation:
-        """The baseline that the planted implementation must be indistinguishable from."""
-        return next(i for i in self.baselines.values() if i.candidate == self.control.candidate)
+        """The plain implementation, a baseline if there is one, that the planted one must not differ from."""
+        plain = [i for i in self.implementations.values() if i.mode in PLAIN]
+        return min(plain, key=lambda i: (i.key not in self.baselines, i.candidate != "diffusers"))
 
     def implementation(self, key: str) -> Implementation:
         """The implementation of a wildcard's value, the planted one included."""
@@ -115,7 +114,7 @@ class Audit:
             return {**plain, "switch": "nothing"}
         if implementation.mode is None:
             empty: dict[str, Any] = {}
-            _fill_defaults(empty, _schema()["properties"]["modes"]["additionalProperties"])
+            fill_defaults(empty, schema()["properties"]["modes"]["additionalProperties"])
             return empty
         return dict(self.config["modes"][implementation.mode])
 
@@ -131,7 +130,9 @@ class Audit:
             "mode": implementation.mode,
             "switch": mode["switch"],
             "needs": mode["needs"],
-            "megatron_source": self.config["megatron_source"] if "megatron" in (mode["switch"] or "") else None,
+            "megatron_source": self.config["megatron_source"]
+            if "megatron" in (mode["switch"] or "")
+            else None,
             "case": case,
             "device": self.config["device"],
             "operator": self.config["operator"],
@@ -144,15 +145,19 @@ class Audit:
 
     def path(self, implementation: Implementation) -> list[str]:
         """Folders to put on a cell's PYTHONPATH: the candidate's, then the mode's."""
-        return [*self.config["candidates"][implementation.candidate]["path"], *self.mode(implementation)["path"]]
+        return [
+            *self.config["candidates"][implementation.candidate]["path"],
+            *self.mode(implementation)["path"],
+        ]
 
     def plugins(self, implementation: Implementation) -> list[str]:
-        """Our modules that a cell imports by a name from the configuration."""
+        """Our modules that a cell imports by a name from the configuration, below `workflow_scripts`."""
         operator = self.config["operator"]["name"]
-        found = [operators.LAYOUTS[operator], operators.MODULES[operator]]
+        switch = self.mode(implementation)["switch"]
+        found = [operators.LAYOUTS[operator], operators.MODULES[operator], modes.module(switch)]
         if implementation.candidate in candidate_registry.MODULES:
             found.append(candidate_registry.MODULES[implementation.candidate])
-        return found
+        return [name.removeprefix("workflow_scripts.") for name in found]
 
     def document(self, configfile: str) -> dict[str, Any]:
         """What the report needs to know of the configuration, as a JSON document."""
@@ -169,71 +174,58 @@ class Audit:
         }
 
     def _reference_faults(self) -> Iterator[str]:
-        modes, candidates = self.config["modes"], self.config["candidates"]
-        for name, candidate in candidates.items():
+        yield from self._candidate_faults()
+        yield from self._mode_faults()
+        yield from self._path_faults()
+        yield from self._label_faults()
+
+    def _candidate_faults(self) -> Iterator[str]:
+        for name, candidate in self.config["candidates"].items():
             for mode in candidate["modes"] or []:
-                if mode not in modes:
-                    yield f"candidates.{name}.modes: no mode is named {mode!r}{_suggest(mode, modes)}"
+                if mode not in self.config["modes"]:
+                    known = self.config["modes"]
+                    yield f"candidates.{name}.modes: no mode is named {mode!r}{suggest(mode, known)}"
             if candidate["callable"] is None and name not in candidate_registry.MODULES:
                 yield (
-                    f"candidates.{name}: is not built in ({', '.join(candidate_registry.MODULES)}), so it needs"
-                    f" `callable: package.module:attribute`{_suggest(name, candidate_registry.MODULES)}"
+                    f"candidates.{name}: is not built in, so it needs `callable: package.module:attribute`"
+                    + suggest(name, candidate_registry.MODULES)
                 )
             if candidate["callable"] is not None and name in candidate_registry.MODULES:
                 yield f"candidates.{name}: is built in; give the callable another name"
-        if CONTROL_MODE in modes:
+        if not any(i.mode in PLAIN for i in self.implementations.values()):
+            yield "candidates: none runs plain, so nothing shows what a mode does; give one `modes: [plain]`"
+
+    def _mode_faults(self) -> Iterator[str]:
+        if CONTROL_MODE in self.config["modes"]:
             yield f"modes.{CONTROL_MODE}: the name is taken by the planted control; use another"
-        for name, mode in modes.items():
+        for name, mode in self.config["modes"].items():
             for variable in mode["variables"]:
                 if problem := variable_problem(variable):
                     yield f"modes.{name}.variables.{variable}: {problem}"
-        yield from self._label_faults()
+            if name == "plain" and (mode["variables"] or mode["switch"]):
+                yield "modes.plain: sets nothing, so it has neither variables nor a switch; use another name"
+
+    def _path_faults(self) -> Iterator[str]:
+        for section in ("candidates", "modes"):
+            for name, entry in self.config[section].items():
+                for folder in entry["path"]:
+                    if not Path(folder).is_dir():
+                        yield f"{section}.{name}.path: there is no folder {folder!r} (seen from {Path.cwd()})"
 
     def _label_faults(self) -> Iterator[str]:
         labels = [i.label for i in self.implementations.values()]
-        lists: dict[str, list[str]] = {"baselines": self.config["baselines"], "expect": list(self.config["expect"])}
+        lists: dict[str, list[str]] = {
+            "baselines": self.config["baselines"],
+            "expect": list(self.config["expect"]),
+        }
         if self.config["required"] != "all":
             lists["required"] = self.config["required"]
         for place, used in lists.items():
             for label in used:
                 if label not in labels:
-                    yield f"{place}: no implementation is named {label!r}{_suggest(label, labels)}"
+                    yield f"{place}: no implementation is named {label!r}{suggest(label, labels)}"
         for label, expectation in self.config["expect"].items():
             for key in ("equal_to", "differs_from"):
                 for other in expectation.get(key, []):
                     if other not in self.config["baselines"] or other == label:
                         yield f"expect.{label}.{key}: {other!r} is not another baseline"
-
-
-def _schema() -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(SCHEMA.read_text())
-    return schema
-
-
-def _suggest(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
-    return f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(map(str, known)) or 'none'})"
-
-
-def _schema_faults(config: Mapping[str, Any]) -> Iterator[str]:
-    validator = jsonschema.Draft202012Validator(_schema())
-    for error in sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.absolute_path]):
-        place = ".".join(str(part) for part in error.absolute_path) or "configuration"
-        if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-            known = error.schema.get("properties", {})
-            for key in error.instance:
-                if key not in known:
-                    yield f"{place}: unknown key {key!r}{_suggest(key, known)}"
-        elif error.validator == "required":
-            yield f"{place}: {error.message}"
-        else:
-            meaning = error.schema.get("description", "") if isinstance(error.schema, dict) else ""
-            yield f"{place}: {error.message}" + (f" ({meaning})" if meaning else "")
-
-
-def _fill_defaults(instance: dict[str, Any], schema: Mapping[str, Any]) -> None:
-    for key, sub in schema.get("properties", {}).items():
-        if key not in instance and "default" in sub:
-            instance[key] = copy.deepcopy(sub["default"])
-        if isinstance(instance.get(key), dict):
-            _fill_defaults(instance[key], sub)

@@ -1,6 +1,7 @@
 """Versions of the libraries that a mode's cells use, read without importing them."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,12 +27,13 @@ def library_versions(libraries: Sequence[str], python: str | None, path: Sequenc
     wanted = {_normal(name) for name in (*ALWAYS, *libraries)}
     found = dict(_installed(python))
     for folder in reversed(path):
-        found.update({_normal(d.metadata["Name"]): d.version for d in metadata.distributions(path=[folder])})
+        here = metadata.distributions(path=[folder])
+        found.update({_normal(d.metadata["Name"]): d.version for d in here if d.metadata["Name"]})
     return " ".join(f"{name}=={found[name]}" for name in sorted(wanted & found.keys()))
 
 
 def _normal(name: str) -> str:
-    return name.lower().replace("_", "-")
+    return re.sub(r"[-_.]+", "-", name).lower()  # https://peps.python.org/pep-0503/#normalized-names
 
 
 @lru_cache
@@ -40,7 +42,8 @@ def _installed(python: str | None) -> tuple[tuple[str, str], ...]:
         names = {d.metadata["Name"]: d.version for d in metadata.distributions()}
     else:
         try:
-            asked = subprocess.run([python, "-P", "-c", _ASK], capture_output=True, text=True, check=True, timeout=60)
+            command = [python, "-P", "-c", _ASK]
+            asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
             names = json.loads(asked.stdout)
         except (OSError, subprocess.SubprocessError):
             return ()  # the cell says that its interpreter cannot be started

@@ -21,9 +21,9 @@ def candidates(environ: Mapping[str, str], gpus: int) -> list[str]:
 def take_gpu(environ: Mapping[str, str], gpus: int, cells_per_gpu: int) -> dict[str, str]:
     """Wait for a free slot on a GPU and return the variables that select it.
 
-    A GPU has `cells_per_gpu` slots. The slot's lock is an open file that the process keeps through exec, so it is
-    free again when the process is gone, however it ended. Where a scheduler gave this job exactly one GPU, or
-    none is visible, nothing is locked.
+    A GPU has `cells_per_gpu` slots. The slot's lock is an open file that the process keeps through exec, so
+    it is free again when the process is gone, however it ended. Where a scheduler gave this job exactly one
+    GPU, or none is visible, nothing is locked.
     """
     names = candidates(environ, gpus)
     if not names or ("SLURM_JOB_ID" in environ and len(names) == 1):

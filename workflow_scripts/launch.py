@@ -20,6 +20,7 @@ from workflow_scripts.modes.scrub import scrub
 
 RECORD = "BITWISE_REUSE_AUDIT_VARIABLES"
 """Names the variable that tells the new process what was set and what was scrubbed, as JSON."""
+CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "DG_JIT_CACHE_DIR")
 
 
 def _arguments() -> argparse.Namespace:
@@ -37,13 +38,11 @@ def _arguments() -> argparse.Namespace:
 
 def _own_caches(name: str) -> dict[str, str]:
     """Empty compiler caches on local disk, so that no process runs what another one compiled."""
-    digest = hashlib.sha256(os.path.abspath(name).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(str(Path(name).absolute()).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"bitwise-reuse-audit-caches-{os.getuid()}" / digest
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
-    return {
-        name: str(folder / name.lower()) for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "DG_JIT_CACHE_DIR")
-    }
+    return {variable: str(folder / variable.lower()) for variable in CACHES}
 
 
 def main() -> int:
@@ -53,7 +52,7 @@ def main() -> int:
     environment, scrubbed = scrub(os.environ, variables)
     environment[RECORD] = json.dumps({"set": variables, "scrubbed": scrubbed})
     root = str(Path(__file__).resolve().parents[1])
-    environment["PYTHONPATH"] = os.pathsep.join([root, *map(os.path.abspath, arguments.path)])
+    environment["PYTHONPATH"] = os.pathsep.join([root, *(str(Path(folder).absolute()) for folder in arguments.path)])
     environment["PYTHONNOUSERSITE"] = "1"
     if arguments.scratch:
         environment.update(_own_caches(arguments.scratch))

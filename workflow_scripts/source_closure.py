@@ -11,8 +11,8 @@ PACKAGES = ("workflow_scripts", "kernels")
 def closure(root: Path, modules: Iterable[str]) -> list[str]:
     """Files of these modules and of all that they import from our packages, sorted.
 
-    Imports are read off the source, those inside functions too; a module that is imported by a computed name must
-    be named by the caller.
+    Imports are read off the source, those inside functions too; a module that is imported by a computed name
+    must be named by the caller.
 
     Args:
         root: the folder that holds our packages.
