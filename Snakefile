@@ -14,6 +14,7 @@ include: "rules/kernel.smk"
 include: "rules/inputs.smk"
 include: "rules/cells.smk"
 include: "rules/compare.smk"
+include: "rules/accuracy.smk"
 include: "rules/report.smk"
 
 
@@ -25,6 +26,7 @@ rule all:
 
 
 onsuccess:
+    tidy(PLACE)
     show_summary()
 
 

@@ -26,15 +26,27 @@ def cell_interpreter(wildcards):
 def cell_libraries(wildcards):
     """Versions of what the cell uses: an upgrade makes it stale."""
     mode = cell_mode(wildcards)
+    if CONDA and mode["conda"]:
+        return mode["conda"]  # Snakemake itself looks at the file's content
     folders = AUDIT.path(AUDIT.implementation(wildcards.implementation))
     return library_versions(mode["needs"]["libraries"], mode["python"], folders)
+
+
+def cell_lacks(wildcards):
+    """What this machine is known to lack: a cell that was unavailable elsewhere is made again where it is not."""
+    if CLUSTER:
+        return []
+    needed = cell_mode(wildcards)["needs"]["instruction_sets"]
+    recorded = Path(PLACE, "cells", wildcards.implementation, wildcards.case, "manifest.json")
+    return lacking_here(AUDIT.config["device"], needed, recorded)
 
 
 def cell_modules(wildcards):
     """Our modules that this cell imports, and the file of a callable that is found on its path."""
     implementation = AUDIT.implementation(wildcards.implementation)
-    ours = closure(SOURCE, ["workflow_scripts.launch", "workflow_scripts.run_cell", *AUDIT.plugins(implementation)])
-    return ours + callable_files(AUDIT.config["candidates"][implementation.candidate])
+    return modules("launch", "run_cell", *AUDIT.plugins(implementation)) + callable_files(
+        AUDIT.config["candidates"][implementation.candidate]
+    )
 
 
 def cell_conda(wildcards):
@@ -51,31 +63,28 @@ rule cell:
     output:
         manifest=MANIFEST,
         timing=subpath(MANIFEST, parent=True) + "/timing.json",
-        dumps=[
-            f if AUDIT.config["keep_dumps"] else temp(f) for f in dumps("{implementation}", "{case}")
-        ],
+        dumps=[f if AUDIT.config["keep_dumps"] else temp(f) for f in dumps("{implementation}", "{case}")],
     log:
         f"{LOGS}/cell/{{implementation}}/{{case}}.log",
-    params:
-        spec=cell_spec,
-        variables=cell_variables,
-        interpreter=cell_interpreter,
-        libraries=cell_libraries,
-        folder=subpath(output.manifest, parent=True),
-        objects=f"{RESULTS}/objects",
-        kernel=f"{RESULTS}/kernel",
-        gpus=AUDIT.config["gpus"] if AUDIT.config["device"] == "cuda" else 0,
-        cells_per_gpu=AUDIT.config["cells_per_gpu"],
+    conda:
+        cell_conda
     threads: AUDIT.config["cores_per_cell"]
     resources:
         gpu=1 if AUDIT.config["device"] == "cuda" else 0,
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 15 * attempt,
-    conda:
-        cell_conda
+    params:
+        spec=cell_spec,
+        variables=cell_variables,
+        interpreter=cell_interpreter,
+        libraries=cell_libraries,
+        lacks=cell_lacks,
+        folder=subpath(output.manifest, parent=True),
+        objects=f"{PLACE}/objects",
+        kernel=f"{PLACE}/kernel",
     shell:
         "ADALN_KERNEL_DIR={params.kernel:q}"
         " python -P -m workflow_scripts.launch --variables {params.variables:q} {params.interpreter:q}"
-        " --scratch {params.folder:q} --gpus {params.gpus} --cells-per-gpu {params.cells_per_gpu} workflow_scripts.run_cell"
+        " --scratch {params.folder:q} --gpus {GPUS} --cells-per-gpu {CELLS_PER_GPU} workflow_scripts.run_cell"
         " --spec {params.spec:q} --on-error {ON_ERROR} --inputs {input.digests:q} --objects {params.objects:q}"
         " --output-dir {params.folder:q} &> {log:q}"

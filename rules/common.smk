@@ -2,20 +2,26 @@
 # DEFINES:          AUDIT, RESULTS, wildcard constraints, the environment of every job, small input functions
 import json
 import os
+import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import DeploymentMethod
 
 SOURCE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(SOURCE))
 
+from kernels.adaln_projection import library
 from workflow_scripts import operators
 from workflow_scripts.config import Audit
 from workflow_scripts.errors import AuditError
 from workflow_scripts.fingerprint import library_versions
+from workflow_scripts.lacking import lacking_here
 from workflow_scripts.source_closure import closure
-from workflow_scripts.weights import check_weights
+from workflow_scripts.tidy import tidy
+from workflow_scripts.weights import check_weights, digest_of_weights
 
 try:
     AUDIT = Audit(config)
@@ -28,14 +34,26 @@ except AuditError as error:
 RESULTS = f"{AUDIT.config['results']}/{AUDIT.config['audit']}"
 LOGS = f"{RESULTS}/logs"
 MANIFEST = f"{RESULTS}/cells/{{implementation}}/{{case}}/manifest.json"
+# Where RESULTS really is: Snakemake puts a module's prefix before inputs and outputs, but not before parameters.
+PLACE = str(workflow.modifier.path_modifier.modify(RESULTS))
+# Jobs go to a cluster, or to the machine that this is.
+CLUSTER = workflow.global_resources["_nodes"].value is not None
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 # Not parameters of the jobs: what they compute does not depend on these.
 ON_ERROR = AUDIT.config["on_error"]
+GPUS = AUDIT.config["gpus"] if AUDIT.config["device"] == "cuda" else 0
+CELLS_PER_GPU = AUDIT.config["cells_per_gpu"]
 CONFIGFILE = os.path.relpath(workflow.configfiles[-1]) if workflow.configfiles else "config/config.yaml"
 
 # A job finds `python` (Snakemake's, unless its conda environment comes first) and our packages, wherever the
 # workflow is run from. script: is not used: it would let a job see the host's packages.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-shell.prefix(f"export PYTHONPATH={json.dumps(str(SOURCE))}; ")
+shell.prefix(f"export PYTHONPATH={shlex.quote(str(SOURCE))}; ")
+
+# Snakemake takes GPUs to be endless unless it is told how many there are. A user's `--resources gpu=N` wins, and on
+# a cluster it is the scheduler that deals them out.
+if not CLUSTER and "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", AUDIT.config["gpus"] * AUDIT.config["cells_per_gpu"])
 
 
 wildcard_constraints:
@@ -44,16 +62,27 @@ wildcard_constraints:
     case="|".join(map(str, AUDIT.cases)),
 
 
+def source_files(paths):
+    """Files of ours as inputs. Below the working directory they are relative to it, so that a folder which was moved
+    or copied with its results is up to date; `local`, so that no module's prefix is put before them."""
+    here = Path.cwd()
+    paths = map(Path, paths)
+    return [local(str(path.relative_to(here) if path.is_relative_to(here) else path)) for path in paths]
+
+
+@cache
 def modules(*names):
     """Source files of the modules that a job imports: an edit of one reruns the job."""
-    return closure(SOURCE, [f"workflow_scripts.{name}" for name in names])
+    return source_files(closure(SOURCE, [f"workflow_scripts.{name}" for name in names]))
 
 
 def callable_files(candidate):
     """The source of a candidate's callable, where it is a file on the candidate's own path."""
     name = (candidate["callable"] or "").partition(":")[0].replace(".", "/")
-    files = [Path(folder, tail) for folder in candidate["path"] for tail in (f"{name}.py", f"{name}/__init__.py")]
-    return [str(file) for file in files if name and file.exists()]
+    files = [
+        Path(folder, tail) for folder in candidate["path"] for tail in (f"{name}.py", f"{name}/__init__.py")
+    ]
+    return [local(str(file)) for file in files if name and file.exists()]
 
 
 def manifest(key, case):
@@ -78,6 +107,6 @@ def pairs():
 
 def show_summary():
     """The answer, at the end of a run that got as far as a report."""
-    summary = Path(RESULTS, "report", "summary.txt")
+    summary = Path(PLACE, "report", "summary.txt")
     if workflow.is_main_process and summary.exists():
         print(summary.read_text(), file=sys.stderr)

@@ -15,11 +15,11 @@ rule compare:
         f"{RESULTS}/compare/{{case}}/{{implementation}}/{{baseline}}.json",
     log:
         f"{LOGS}/compare/{{case}}/{{implementation}}/{{baseline}}.log",
-    params:
-        tensors=LAYOUT.tensor_ids,
     resources:
         mem_mb=2000,
         runtime=10,
+    params:
+        tensors=LAYOUT.tensor_ids,
     shell:
         "python -P -m workflow_scripts.compare --a {input.a:q} --b {input.b:q}"
         " --tensors {params.tensors:q} --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
@@ -28,17 +28,19 @@ rule compare:
 rule rows:
     input:
         manifests=lambda wildcards: [manifest(wildcards.implementation, case) for case in AUDIT.cases],
-        dumps=lambda wildcards: [ancient(f) for case in AUDIT.cases for f in dumps(wildcards.implementation, case)],
+        dumps=lambda wildcards: [
+            ancient(f) for case in AUDIT.cases for f in dumps(wildcards.implementation, case)
+        ],
         modules=modules("compare_rows"),
     output:
         f"{RESULTS}/rows/{{implementation}}.json",
     log:
         f"{LOGS}/rows/{{implementation}}.log",
-    params:
-        tensors=LAYOUT.row_tensors,
     resources:
         mem_mb=2000,
         runtime=10,
+    params:
+        tensors=LAYOUT.row_tensors,
     shell:
         "python -P -m workflow_scripts.compare_rows --manifests {input.manifests:q} --row-tensors {params.tensors:q}"
         " --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
@@ -53,11 +55,11 @@ rule control_flipped_bit:
         f"{RESULTS}/controls/flipped_bit.json",
     log:
         f"{LOGS}/control_flipped_bit.log",
-    params:
-        tensor=LAYOUT.tensor_ids[0],
     resources:
         mem_mb=2000,
         runtime=10,
+    params:
+        tensor=LAYOUT.tensor_ids[0],
     shell:
         "python -P -m workflow_scripts.control_flipped_bit --manifest {input.manifest:q} --tensor {params.tensor}"
         " --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"

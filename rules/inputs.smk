@@ -2,23 +2,29 @@
 # OUTPUTS:          inputs/*.safetensors, inputs/inputs.json, configuration.json
 
 
+def weights_digest(wildcards):
+    """The file's content counts, not its time: it is too large for Snakemake's own checksums."""
+    return digest_of_weights(AUDIT.config["weights"]) if AUDIT.config["weights"] else None
+
+
 rule inputs:
     input:
         modules=modules("launch", "make_inputs", "operators.adaln_projection"),
-        weights=AUDIT.config["weights"]["file"] if AUDIT.config["weights"] else [],
+        weights=ancient(local(AUDIT.config["weights"]["file"])) if AUDIT.config["weights"] else [],
     output:
         digests=f"{RESULTS}/inputs/inputs.json",
         dumps=expand(f"{RESULTS}/inputs/{{name}}.safetensors", name=LAYOUT.shapes(1)),
     log:
         f"{LOGS}/inputs.log",
+    resources:
+        mem_mb=4000,
+        runtime=10,
     params:
         spec=json.dumps(
             {key: AUDIT.config[key] for key in ("operator", "seeds", "weights")} | {"cases": AUDIT.cases}
         ),
+        weights=weights_digest,
         folder=subpath(output.digests, parent=True),
-    resources:
-        mem_mb=4000,
-        runtime=10,
     shell:
         "python -P -m workflow_scripts.launch workflow_scripts.make_inputs"
         " --spec {params.spec:q} --output-dir {params.folder:q} &> {log:q}"
@@ -31,9 +37,9 @@ rule configuration:
         f"{RESULTS}/configuration.json",
     log:
         f"{LOGS}/configuration.log",
+    localrule: True
     params:
         document=json.dumps(AUDIT.document(CONFIGFILE)),
-    localrule: True
     shell:
         "python -P -m workflow_scripts.write_configuration"
         " --document {params.document:q} --output {output:q} &> {log:q}"

@@ -6,10 +6,9 @@ rule report:
     input:
         configuration=rules.configuration.output,
         manifests=[manifest(key, case) for key in AUDIT.implementations for case in AUDIT.cases],
-        compares=[
-            f"{RESULTS}/compare/{case}/{key}/{baseline}.json" for case, key, baseline in pairs()
-        ],
+        compares=[f"{RESULTS}/compare/{case}/{key}/{baseline}.json" for case, key, baseline in pairs()],
         rows=expand(rules.rows.output, implementation=AUDIT.implementations),
+        accuracy=accuracies(),
         flipped_bit=rules.control_flipped_bit.output,
         inert=manifest(AUDIT.control.key, AUDIT.cases[0]),
         modules=modules("make_report"),
@@ -21,14 +20,14 @@ rule report:
         markdown=f"{RESULTS}/report/report.md",
     log:
         f"{LOGS}/report.log",
-    params:
-        folder=subpath(output.json, parent=True),
     resources:
         mem_mb=2000,
         runtime=10,
+    params:
+        folder=subpath(output.json, parent=True),
     shell:
         "python -P -m workflow_scripts.make_report --audit {input.configuration:q} --manifests {input.manifests:q}"
-        " --compares {input.compares:q} --rows {input.rows:q} --controls {input.flipped_bit:q} {input.inert:q}"
+        " --compares {input.compares:q} --rows {input.rows:q} --accuracy {input.accuracy:q} --controls {input.flipped_bit:q} {input.inert:q}"
         " --output-dir {params.folder:q} > {output.summary:q} 2> {log:q}"
 
 
@@ -48,11 +47,11 @@ rule gate:
 rule verify:
     input:
         modules=modules("verify"),
-    params:
-        manifests=lambda wildcards: sorted(map(str, Path(RESULTS, "cells").glob("*/*/manifest.json"))),
-        objects=f"{RESULTS}/objects",
     log:
         f"{LOGS}/verify.log",
+    params:
+        manifests=lambda wildcards: sorted(map(str, Path(PLACE, "cells").glob("*/*/manifest.json"))),
+        objects=f"{PLACE}/objects",
     shell:
         "python -P -m workflow_scripts.verify --manifests {params.manifests:q} --objects {params.objects:q}"
         " --configfile {CONFIGFILE:q} 2>&1 | tee {log:q}"

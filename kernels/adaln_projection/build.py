@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kernels.adaln_projection.library import FILES, PACKAGE, source_digest
+from kernels.adaln_projection.library import FILES, PACKAGE, program_digest, source_digest
 from kernels.adaln_projection.machine_code import code_digest
 from workflow_scripts.errors import AuditError, run_main
 
@@ -87,6 +87,7 @@ def _compile(target: str, package: Path, out: Path) -> dict[str, Any]:
     return {
         "file": library.name,
         "source_digest": digest,
+        "program_digest": program_digest(target, package),
         "sources": sources,
         "compiler": Path(compiler).name,
         "compiler_version": _version(compiler),

@@ -5,6 +5,8 @@ import functools
 import hashlib
 import json
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,46 @@ _SIGNATURES: dict[str, dict[str, tuple[Any, list[Any]]]] = {
 
 def source_digest(target: str, package: Path = PACKAGE) -> str:
     """sha256 (hex) of the names and contents of a target's source files."""
+    return _digest({path.name: path.read_bytes() for path in sources(target, package)})
+
+
+def program_digest(target: str, package: Path = PACKAGE) -> str:
+    """As source_digest, of the sources without their comments and without the lengths of their blanks."""
+    programs = {path.name: _LEFT_OUT.sub(_kept, path.read_bytes()) for path in sources(target, package)}
+    return _digest({name: b" ".join(program.split()) for name, program in programs.items()})
+
+
+def only_comments_changed(directory: Path, targets: Iterable[str], package: Path = PACKAGE) -> bool:
+    """Whether the sources differ from those of the libraries in `directory`, and in nothing but comments.
+
+    It is a forecast, which the next build's code digest confirms.
+    """
+    try:
+        built = build_record(directory)["libraries"]
+        edited = [t for t in targets if source_digest(t, package) != built[t]["source_digest"]]
+        same_program = [program_digest(t, package) == built[t]["program_digest"] for t in edited]
+    except (AuditError, ValueError, LookupError, TypeError):
+        return False
+    return bool(edited) and all(same_program)
+
+
+_LEFT_OUT = re.compile(rb"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL)
+"""Comments, and what only looks like one: strings and characters, which are kept."""
+
+
+def _kept(match: re.Match[bytes]) -> bytes:
+    return b" " if match[0].startswith(b"/") else match[0]
+
+
+def sources(target: str, package: Path = PACKAGE) -> list[Path]:
+    """A target's source files."""
+    return sorted({path for pattern in SOURCES[target] for path in package.glob(pattern)})
+
+
+def _digest(contents: dict[str, bytes]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(path for pattern in SOURCES[target] for path in package.glob(pattern)):
-        content = path.read_bytes()
-        digest.update(f"{path.name} {len(content)}\n".encode())
+    for name, content in contents.items():
+        digest.update(f"{name} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
 

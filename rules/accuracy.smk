@@ -1,0 +1,36 @@
+# REQUIRED INPUTS:  inputs/, cells/<implementation>/<case>/
+# OUTPUTS:          accuracy/<case>.json
+
+
+def accuracies():
+    """What the report gets to read of accuracy."""
+    return expand(f"{RESULTS}/accuracy/{{case}}.json", case=AUDIT.cases) if AUDIT.config["accuracy"] else []
+
+
+rule accuracy:
+    # One job a case: the float64 reference is computed once, part by part, and never kept.
+    input:
+        digests=rules.inputs.output.digests,
+        inputs=ancient(rules.inputs.output.dumps),
+        manifests=lambda wildcards: [manifest(key, wildcards.case) for key in AUDIT.implementations],
+        dumps=lambda wildcards: [
+            ancient(f) for key in AUDIT.implementations for f in dumps(key, wildcards.case)
+        ],
+        modules=modules("launch", "accuracy", "operators.adaln_layout", "operators.adaln_projection"),
+    output:
+        f"{RESULTS}/accuracy/{{case}}.json",
+    log:
+        f"{LOGS}/accuracy/{{case}}.log",
+    threads: AUDIT.config["threads"]
+    resources:
+        gpu=1 if AUDIT.config["device"] == "cuda" else 0,
+        mem_mb=8000,
+        runtime=20,
+    params:
+        operator=json.dumps(AUDIT.config["operator"]),
+        device=AUDIT.config["device"],
+    shell:
+        'python -P -m workflow_scripts.launch --variables \'{{"OMP_NUM_THREADS": "{threads}"}}\''
+        " --gpus {GPUS} --cells-per-gpu {CELLS_PER_GPU} workflow_scripts.accuracy --operator {params.operator:q}"
+        " --device {params.device} --inputs {input.digests:q} --case {wildcards.case} --manifests {input.manifests:q}"
+        " --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"

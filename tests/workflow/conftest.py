@@ -1,0 +1,25 @@
+"""One finished small audit a session, and copies of it for tests that edit something."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.support.audits import copy_audit, copy_sources, small_audit, write_audit
+from tests.workflow.support.running import snakemake
+
+
+@pytest.fixture(scope="session")
+def finished_audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sources, `small.yaml` and its finished results; `audit_copy` is for edits."""
+    folder = tmp_path_factory.mktemp("finished") / "audit"
+    copy_sources(folder)
+    write_audit(folder, small_audit())
+    run = snakemake(folder)
+    assert run.returncode == 0, run.output
+    return folder
+
+
+@pytest.fixture
+def audit_copy(finished_audit: Path, tmp_path: Path) -> Path:
+    """A copy of the finished audit that the test may spoil."""
+    return copy_audit(finished_audit, tmp_path / "audit")

@@ -1,0 +1,61 @@
+"""Run Snakemake as a user does, in a process of its own, and read off its log what it did."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_JOB = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):\n((?:    .*\n)*)", re.MULTILINE)
+_WILDCARDS = re.compile(r"^    wildcards: (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a call of Snakemake came to."""
+
+    returncode: int
+    output: str
+
+    @property
+    def jobs(self) -> list[str]:
+        """The jobs that were started (or would be), such as `cell rl_kernel 1`, sorted; without `all`."""
+        return sorted(job for job in _jobs(self.output) if job != "all")
+
+
+def _jobs(output: str) -> Iterator[str]:
+    for rule, block in _JOB.findall(output):
+        found = _WILDCARDS.search(block)
+        wildcards = [pair.partition("=")[2] for pair in found[1].split(", ")] if found else []
+        yield " ".join([rule, *wildcards])
+
+
+def command(*options: str, cores: int | None = 2, configfile: str = "small.yaml") -> list[str]:
+    """The words of a call."""
+    limits = ["--cores", str(cores)] if cores else []
+    return [sys.executable, "-m", "snakemake", *limits, "--configfile", configfile, *options]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a call: this one, without what pytest or a batch job puts into it."""
+    dropped = ("PYTHONPATH", "SNAKEMAKE_PROFILE", "PYTEST_CURRENT_TEST")
+    return {key: value for key, value in os.environ.items() if key not in dropped} | changes
+
+
+def snakemake(
+    folder: Path, *options: str, timeout: float = 600, env: dict[str, str] | None = None, **words
+) -> Run:
+    """Call Snakemake in `folder` and wait."""
+    done = subprocess.run(
+        command(*options, **words),
+        cwd=folder,
+        env=environment(**(env or {})),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Run(done.returncode, done.stdout)
