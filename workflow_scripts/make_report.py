@@ -22,7 +22,7 @@ def main() -> int:
         ("compares", "comparisons with the baselines"),
         ("rows", "comparisons of rows across cases, one an implementation"),
         ("controls", "the control that flips a bit, and manifests of the mode that does nothing"),
-        ("accuracy", "accuracy against float64, one a cell"),
+        ("accuracy", "accuracy against float64, one a case"),
         ("latency", "latency, one a cell"),
     ):
         parser.add_argument(f"--{kind}", type=Path, nargs="*", default=[], metavar="FILE", help=help_)

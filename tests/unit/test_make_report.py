@@ -7,6 +7,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 
+import jsonschema
 import pandas as pd
 import pytest
 
@@ -15,6 +16,7 @@ from tests.unit.fixtures.report.factory import PLAIN, SGLANG, VLLM, World
 from workflow_scripts import gate, make_report
 
 ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "config" / "schemas" / "report.full.schema.json").read_text())
 
 
 def process(module, *arguments):
@@ -133,6 +135,27 @@ def test_document_given_twice_is_refused(world, tmp_path):
     )
     assert done.returncode == 2
     assert "a second document about rl_kernel" in done.stderr
+
+
+def test_accuracy_of_a_case_reaches_its_cells(world, tmp_path):
+    error = {"max_error": 0.001, "mean_error": 0.0001, "correctly_rounded": 1.0}
+    measured = {"status": "measured", "reason": None, "tensors": {"out_0": error}}
+    document = {"schema": "bitwise-reuse-audit/accuracy/1", "case": 4, "implementations": {VLLM: measured}}
+    (tmp_path / "accuracy.json").write_text(json.dumps(document))
+    run(
+        "make_report",
+        *world.write(tmp_path),
+        "--accuracy",
+        tmp_path / "accuracy.json",
+        "--output-dir",
+        tmp_path,
+    )
+    report = json.loads((tmp_path / "report.full.json").read_text())
+    cells = {entry["label"]: entry["cells"] for entry in report["implementations"]}
+    assert cells[VLLM]["4"]["accuracy"] == measured
+    assert cells[VLLM]["1"]["accuracy"] is None
+    assert cells[PLAIN]["4"]["accuracy"] is None
+    jsonschema.validate(report, SCHEMA)
 
 
 def test_whole_way_as_processes(world, tmp_path):

@@ -154,7 +154,7 @@ def test_optional_sections_are_there_when_measured():
     evidence.accuracy[KERNEL, 4] = {
         "status": "measured",
         "reason": None,
-        "tensors": {"out_0": {"max_error": 0.00390625, "correctly_rounded": 0.99}},
+        "tensors": {"out_0": {"max_error": 0.00390625, "mean_error": 0.0001, "correctly_rounded": 0.99}},
     }
     evidence.latency[KERNEL, 4] = {
         "status": "measured",
@@ -167,7 +167,7 @@ def test_optional_sections_are_there_when_measured():
     }
     text = html.page(full_report(evidence))
     assert {"accuracy", "latency"} <= {e.get("id") for e in Page(text).elements}
-    assert "0.0039, 99.00 %" in text
+    assert "0.0039, 0.0001, 99.00 %" in text
     assert "150.0 (149.0 to 170.0)" in text
     assert "CUDA events, 100 runs after 20" in text
 

@@ -77,7 +77,7 @@ def test_what_is_missing_is_named(change, reason):
 
 def accuracy(world, error):
     evidence = world.evidence()
-    tensors = {"out_0": {"max_error": error, "correctly_rounded": 0.9}}
+    tensors = {"out_0": {"max_error": error, "mean_error": 0.0, "correctly_rounded": 0.9}}
     evidence.accuracy[VLLM, 4] = {"status": "measured", "reason": None, "tensors": tensors}
     report = full_report(evidence)
     return next(entry["verdict"] for entry in report["implementations"] if entry["label"] == VLLM)

@@ -70,7 +70,11 @@ def view(report: Json) -> Json:
         "ran": {entry["label"]: _ran(report, entry) for entry in report["implementations"]},
         "partitions": {tensor: _partitions(report, tensor) for tensor in tensors(report)},
         "measured": {
-            kind: any(cell[kind] for entry in report["implementations"] for cell in entry["cells"].values())
+            kind: any(
+                cell[kind] and cell[kind]["status"] == "measured"
+                for entry in report["implementations"]
+                for cell in entry["cells"].values()
+            )
             for kind in ("accuracy", "latency")
         },
         "slowest": _slowest(report),
@@ -146,7 +150,7 @@ def _pictures(detail: Json, dtype: str) -> Json:
 
 
 def _ran(report: Json, entry: Json) -> Json | None:
-    """What an implementation's cells have in common, with the cases of what they have not; None if none ran."""
+    """What an implementation's cells have in common, and the cases of what they have not; None: none ran."""
     cells = {case: cell for case, cell in entry["cells"].items() if cell["status"] == "ok"}
     if not cells:
         return None
