@@ -167,7 +167,7 @@ def test_optional_sections_are_there_when_measured():
     }
     text = html.page(full_report(evidence))
     assert {"accuracy", "latency"} <= {e.get("id") for e in Page(text).elements}
-    assert "0.0039, 0.0001, 99.00 %" in text
+    assert "0.0039, 0.0001, 99 %" in text
     assert "150.0 (149.0 to 170.0)" in text
     assert "CUDA events, 100 runs after 20" in text
 

@@ -35,6 +35,7 @@ def page(report: Json) -> str:
         "listing": words.listing,
         "rows": words.rows,
         "count": words.count,
+        "percent": words.percent,
         "plain": plain,
     }
     return environment.get_template("report.html.j2").render(view(report))

@@ -51,12 +51,17 @@ def count(number: int) -> str:
 
 
 def share(differ: int, numel: int) -> str:
-    """Share of elements that differ, never rounded to a misleading 0 or 100 percent."""
-    percent = 100 * differ / numel if numel else 0.0
-    if differ in (0, numel):
-        return f"{percent:.0f} %"
-    if percent >= 99.95:
+    """Share of elements that differ, in percent."""
+    return percent(differ / numel if numel else 0.0)
+
+
+def percent(fraction: float) -> str:
+    """A fraction in percent, never rounded to a misleading 0 or 100."""
+    value = 100 * fraction
+    if fraction in (0, 1):
+        return f"{value:.0f} %"
+    if value >= 99.95:
         return "> 99.9 %"
-    if percent < 0.0001:
+    if value < 0.0001:
         return "< 0.0001 %"
-    return f"{float(f'{percent:.2g}' if percent < 10 else f'{percent:.3g}'):.15g} %"
+    return f"{float(f'{value:.2g}' if value < 10 else f'{value:.3g}'):.15g} %"
