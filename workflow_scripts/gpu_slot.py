@@ -4,7 +4,7 @@ import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 POLL_SECONDS = 0.05
@@ -18,8 +18,10 @@ def candidates(environ: Mapping[str, str], gpus: int) -> list[str]:
     return [str(index) for index in range(gpus)]
 
 
-def take_gpu(environ: Mapping[str, str], gpus: int, cells_per_gpu: int) -> dict[str, str]:
-    """Wait for a free slot on a GPU and return the variables that select it.
+def take_gpu(
+    environ: Mapping[str, str], gpus: int, cells_per_gpu: int, *, whole: bool = False
+) -> dict[str, str]:
+    """Wait for a free slot on a GPU, or for all of its slots, and return the variables that select it.
 
     A GPU has `cells_per_gpu` slots. The slot's lock is an open file that the process keeps through exec, so
     it is free again when the process is gone, however it ended. Where a scheduler gave this job exactly one
@@ -30,11 +32,22 @@ def take_gpu(environ: Mapping[str, str], gpus: int, cells_per_gpu: int) -> dict[
         return {}
     folder = Path(tempfile.gettempdir()) / f"bitwise-reuse-audit-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
+    # Spread over the GPUs before sharing one. Who wants all slots takes them in order, so that no two of that
+    # kind wait for each other.
+    name = _first_free(
+        folder, [(name, slot) for slot in range(1 if whole else cells_per_gpu) for name in names]
+    )
+    for slot in range(1, cells_per_gpu if whole else 1):
+        _first_free(folder, [(name, slot)])
+    return {"CUDA_VISIBLE_DEVICES": name}
+
+
+def _first_free(folder: Path, slots: Sequence[tuple[str, int]]) -> str:
+    """Wait until one of these slots is free and take it; the name of its GPU."""
     while True:
-        for slot in range(cells_per_gpu):  # spread over the GPUs before sharing one
-            for name in names:
-                if _lock(folder / f"{name.replace('/', '_')}.{slot}.lock"):
-                    return {"CUDA_VISIBLE_DEVICES": name}
+        for name, slot in slots:
+            if _lock(folder / f"{name.replace('/', '_')}.{slot}.lock"):
+                return name
         time.sleep(POLL_SECONDS)
 
 

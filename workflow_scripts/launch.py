@@ -31,6 +31,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scratch", help="names a local folder for the process's own JIT caches")
     parser.add_argument("--gpus", type=int, default=0, help="GPUs of this machine to deal out; 0: needs none")
     parser.add_argument("--cells-per-gpu", type=int, default=1)
+    parser.add_argument("--whole-gpu", action="store_true", help="share the GPU with no other job")
     parser.add_argument("module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser.parse_args()
@@ -52,12 +53,16 @@ def main() -> int:
     environment, scrubbed = scrub(os.environ, variables)
     environment[RECORD] = json.dumps({"set": variables, "scrubbed": scrubbed})
     root = str(Path(__file__).resolve().parents[1])
-    environment["PYTHONPATH"] = os.pathsep.join([root, *(str(Path(folder).absolute()) for folder in arguments.path)])
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [root, *(str(Path(folder).absolute()) for folder in arguments.path)]
+    )
     environment["PYTHONNOUSERSITE"] = "1"
     if arguments.scratch:
         environment.update(_own_caches(arguments.scratch))
     if arguments.gpus:
-        environment.update(take_gpu(os.environ, arguments.gpus, arguments.cells_per_gpu))
+        environment.update(
+            take_gpu(os.environ, arguments.gpus, arguments.cells_per_gpu, whole=arguments.whole_gpu)
+        )
     command = [arguments.python, "-P", "-m", arguments.module, *arguments.arguments]
     try:
         os.execvpe(arguments.python, command, environment)  # noqa: S606 (no shell is wanted)

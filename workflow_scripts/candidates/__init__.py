@@ -4,7 +4,7 @@ A candidate prepares a forward function on given tensors. Any importable functio
 be one, by `callable: package.module:attribute`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,6 +53,20 @@ class Candidate(Protocol):
 def find(name: str) -> Any:
     """The module of a built-in candidate."""
     return import_module(MODULES[name])
+
+
+def prepare(spec: Mapping[str, Any], operator: "Operator", inputs: "dict[str, Tensor]") -> Prepared:
+    """Bind the candidate of a cell to its inputs, which are made to require gradients.
+
+    Raises:
+        ImportError: as by `from_callable`.
+    """
+    for tensor in inputs.values():
+        tensor.requires_grad_()
+    if spec["callable"]:
+        return from_callable(spec["callable"], operator, inputs)
+    prepared: Prepared = find(spec["candidate"]).prepare(operator, inputs)
+    return prepared
 
 
 def from_callable(spec: str, operator: "Operator", inputs: "dict[str, Tensor]") -> Prepared:

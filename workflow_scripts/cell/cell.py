@@ -95,7 +95,7 @@ class Cell:
             inputs = self.inputs.load()
             grad = inputs.pop("grad")
         with self._timed("prepare"):
-            prepared = self._prepare(inputs)
+            prepared = candidates.prepare(self.spec, self.operator, inputs)
         parts = self._run_all(prepared, grad)
         parts["witness"] = {**seen, "kernels": parts["witness"]}
         parts["deviations"] = [*thrown.deviations, *prepared.deviations]
@@ -148,14 +148,6 @@ class Cell:
         """Whether a later run gave the dumped bits: a candidate may hand out the same memory each time."""
         dumped = load_rows(self.folder / f"{name}.safetensors", None)
         return same_bits(tensor, dumped.to(tensor.device))
-
-    def _prepare(self, inputs: dict[str, Tensor]) -> Prepared:
-        for tensor in inputs.values():
-            tensor.requires_grad_()
-        if self.spec["callable"]:
-            return candidates.from_callable(self.spec["callable"], self.operator, inputs)
-        prepared: Prepared = candidates.find(self.spec["candidate"]).prepare(self.operator, inputs)
-        return prepared
 
     def _restore(self, used: Mapping[str, Tensor]) -> list[str]:
         with self._timed("inputs again"), _storage():

@@ -21,6 +21,7 @@ NOT_CONFIG = (
     "gpus",
     "cells_per_gpu",
     "keep_dumps",
+    "latency",
 )
 
 
