@@ -57,8 +57,7 @@ class Score:
         self.numel += values.numel()
         self.rounded += int((values == rounded).sum())
         self.total += float(error.sum())
-        if not self.largest >= float(error.max()):  # so that NaN stays
-            self.largest = float(error.max())
+        self.largest = max(self.largest, float(error.max()))
         self.largest_reference = max(self.largest_reference, float(reference.abs().max()))
 
     def as_json(self) -> Json:
@@ -70,9 +69,9 @@ class Score:
         }
 
     def _relative(self, error: float) -> float | None:
-        if error == 0.0:
+        if error == 0.0 == self.total:
             return 0.0
-        if not math.isfinite(error) or self.largest_reference == 0.0:
+        if not math.isfinite(self.total) or self.largest_reference == 0.0:
             return None
         return float(f"{error / self.largest_reference:.{DIGITS}g}")
 
