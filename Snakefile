@@ -22,6 +22,7 @@ rule all:
     default_target: True
     input:
         rules.report.output,
+        rules.page.output,
         rules.gate.output,
 
 

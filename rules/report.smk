@@ -31,6 +31,20 @@ rule report:
         " --output-dir {params.folder:q} > {output.summary:q} 2> {log:q}"
 
 
+rule page:
+    input:
+        full=rules.report.output.full,
+        modules=modules("make_page"),
+        templates=source_files(sorted(Path(SOURCE, "workflow_scripts/report/templates").iterdir())),
+    output:
+        f"{RESULTS}/report/report.html",
+    log:
+        f"{LOGS}/page.log",
+    localrule: True
+    shell:
+        "python -P -m workflow_scripts.make_page --report {input.full:q} --output {output:q} &> {log:q}"
+
+
 rule gate:
     input:
         full=rules.report.output.full,

@@ -19,7 +19,7 @@ from tests.workflow.support.running import snakemake
 CASES = (1, 2)
 PLAIN, UPGRADABLE, KERNEL = "provider.plain", "provider.upgradable", "rl_kernel"
 BASELINES = (PLAIN, KERNEL)
-REPORT = {"report", "gate"}
+REPORT = {"report", "page", "gate"}
 
 
 def compares_with(key: str, cases: tuple[int, ...] = CASES) -> set[str]:
@@ -119,6 +119,10 @@ TABLE = {
     ),
     "a library of one mode is upgraded": (lambda folder: install(folder, "2.0"), after_cells(UPGRADABLE)),
     "the code of the report": (append("workflow_scripts/report/tables.py", "# A comment.\n"), REPORT),
+    "the look of the page": (
+        append("workflow_scripts/report/templates/style.css", "/* A comment. */\n"),
+        {"page"},
+    ),
     "the code of the gate": (append("workflow_scripts/gate.py", "# A comment.\n"), {"gate"}),
     "the code of the comparison of rows": (
         append("workflow_scripts/compare_rows.py", "# A comment.\n"),
