@@ -61,13 +61,13 @@ inline Floats fused_step(const float *a, const int32_t *a_exponent, const Floats
     outside |= (top != clamped) & (top > kZeroProduct);
 
     const Floats up = (Floats)((127 + kFraction - clamped) << 23), down = (Floats)((127 - kFraction + clamped) << 23);
-    Ints sum = carry ? __builtin_convertvector(*carry * up, Ints) : Ints{};
-    for (int j = 0; j < kProducts; ++j) sum += __builtin_convertvector(a[j] * w[j] * up, Ints);
+    Words sum = carry ? (Words)__builtin_convertvector(*carry * up, Ints) : Words{};  // a marked lane's may wrap
+    for (int j = 0; j < kProducts; ++j) sum += (Words)__builtin_convertvector(a[j] * w[j] * up, Ints);
 
-    const Ints sign = sum >> 31, magnitude = (sum ^ sign) - sign;
+    const Words negative = (Words)((Ints)sum < 0), magnitude = (sum ^ negative) - negative;
     // Of the bits that float32 has no room for, clear the highest: rounding to nearest then truncates.
-    const Floats truncated = __builtin_convertvector(magnitude & ~(magnitude >> 24), Floats) * down;
-    return (Floats)((Ints)truncated | (sign & INT32_MIN));
+    const Floats truncated = __builtin_convertvector((Ints)(magnitude & ~(magnitude >> 24)), Floats) * down;
+    return (Floats)((Words)truncated | (negative & 0x80000000u));
 }
 
 template <int kArch>

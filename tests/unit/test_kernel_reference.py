@@ -24,11 +24,17 @@ def same_bits(a, b):
     return a.dtype == b.dtype and torch.equal(a.view(size), b.view(size))
 
 
+def revealing_bias(act, weight, arch):
+    """Cancels row 0 of the table, so that bits of the float32 sum show which rounding to bf16 would hide."""
+    return -cpu.forward(act[:1], weight, torch.zeros(len(weight), dtype=torch.bfloat16), arch=arch)[0]
+
+
 @pytest.mark.parametrize("arch", [80, 90])
 @pytest.mark.parametrize("k", [8, 40, 88])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_forward_equals_the_exact_model(family, k, arch):
     act, weight, bias, _ = problem(family, 3, 19, k)
+    bias[::2] = revealing_bias(act, weight, arch)[::2]
     expected = model.forward(bits(act), bits(weight), bits(bias), arch)
     assert bits(cpu.forward(act, weight, bias, arch=arch)) == expected
 
@@ -80,6 +86,17 @@ def test_on_sm_80_the_second_eight_slots_are_added_to_the_first_eight_s_rounded_
     first = [(1.0, 1.0), (2.0**-24, 1.0), *[(0.0, 0.0)] * 6]
     assert product_sum([*first, (-1.0, 1.0)], 80) == 0.0
     assert product_sum([*first, (-1.0, 1.0)], 90) == 2.0**-24
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("arch", [80, 90])
+def test_the_sum_is_truncated_and_not_rounded(arch, sign):
+    # 2 + 2^-7 is a tie between two bf16 and goes to 2; the next float32, 2^-22 further, goes to 2 + 2^-6.
+    terms = [1.0, 1.0, 2.0**-7]
+    three_quarters = [(term, sign) for term in [*terms, *[2.0**-24] * 3]]
+    whole = [(term, sign) for term in [*terms, *[2.0**-24] * 4]]
+    assert product_sum(three_quarters, arch) == sign * 2.0
+    assert product_sum(whole, arch) == sign * (2.0 + 2.0**-6)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +164,9 @@ def test_no_instruction_set_and_no_thread_count_changes_a_bit(family, name):
 
 
 def test_the_shortcut_gives_the_integers_bits_at_h3_s_width():
-    act, weight, bias, _ = problem("spread", 4, 200, 2688)
+    act, weight, _, _ = problem("spread", 4, 200, 2688)
     for arch in (80, 90):
+        bias = revealing_bias(act, weight, arch)
         fast = cpu.forward(act, weight, bias, arch=arch)
         assert same_bits(fast, cpu.forward(act, weight, bias, arch=arch, isa=cpu.INTEGERS))
 
@@ -161,16 +179,19 @@ def test_rows_do_not_depend_on_one_another():
         assert same_bits(cpu.d_act(grad_table[t : t + 1], weight), d_act[t : t + 1])
 
 
-def test_a_caller_that_flushes_subnormals_gets_the_same_bits():
-    act, weight, bias, grad_table = problem("subnormal", 3, 40, 64)
-    expected = cpu.forward(act, weight, bias), cpu.d_act(grad_table, weight)
+def test_subnormals_are_kept_though_the_caller_flushes_them():
+    tiny, one = torch.full((1, 8), 2.0**-133).bfloat16(), torch.ones(1, 8).bfloat16()
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor can't flush subnormals")
     try:
-        got = cpu.forward(act, weight, bias), cpu.d_act(grad_table, weight)
+        table = cpu.forward(tiny, one, torch.zeros(1).bfloat16())
+        d_act = cpu.d_act(one[:, :1].contiguous(), tiny)
+        d_weight, _ = cpu.d_weight_bias(one[:, :1].contiguous(), tiny)
     finally:
         torch.set_flush_denormal(False)
-    assert all(map(same_bits, expected, got))
+    assert bits(table) == [[0x0008]]  # 8 * 2^-133
+    assert bits(d_act) == [[2**16] * 8]  # 2^-133 in units of 2^-149
+    assert bits(d_weight) == [[0x0001] * 8]
 
 
 def test_an_unknown_architecture_is_refused():
