@@ -23,7 +23,6 @@ def main() -> int:
         ("rows", "comparisons of rows across cases, one an implementation"),
         ("controls", "the control that flips a bit, and manifests of the mode that does nothing"),
         ("accuracy", "accuracy against float64, one a case"),
-        ("latency", "latency, one a cell"),
     ):
         parser.add_argument(f"--{kind}", type=Path, nargs="*", default=[], metavar="FILE", help=help_)
     parser.add_argument("--output-dir", type=Path, required=True, help="folder of the report")

@@ -150,26 +150,31 @@ def test_optional_sections_are_there_when_measured():
     assert not {"accuracy", "latency"} & {
         e.get("id") for e in Page(html.page(full_report(evidence))).elements
     }
-    spread = {"median": 150.0, "low": 149.0, "high": 170.0}
     evidence.accuracy[KERNEL, 4] = {
         "status": "measured",
         "reason": None,
         "tensors": {"out_0": {"max_error": 0.00390625, "mean_error": 0.0001, "correctly_rounded": 0.99}},
     }
-    evidence.latency[KERNEL, 4] = {
+    runs = {"warmup": 20, "runs": 100, "min": 148.0, "p10": 149.0, "median": 150.0, "p90": 170.0}
+    measured = {
+        "implementation": KERNEL,
+        "case": 4,
         "status": "measured",
         "reason": None,
         "clock": "CUDA events",
-        "warmup": 20,
-        "runs": 100,
-        "forward": spread,
-        "forward_backward": None,
+        "forward": runs,
+        "forward_backward": runs | {"median": 300.0, "runs": 90},
     }
-    text = html.page(full_report(evidence))
-    assert {"accuracy", "latency"} <= {e.get("id") for e in Page(text).elements}
+    lacking = dict.fromkeys(("clock", "forward", "forward_backward"))
+    unmeasured = measured | lacking | {"implementation": VLLM, "reason": "unavailable: no CUDA device"}
+    text = html.page(full_report(evidence), [measured, unmeasured])
+    page_ = Page(text)
+    assert {"accuracy", "latency"} <= {e.get("id") for e in page_.elements}
     assert "0.0039, 0.0001, 99 %" in text
     assert "150.0 (149.0 to 170.0)" in text
-    assert "CUDA events, 100 runs after 20" in text
+    assert "CUDA events, 100 and 90 runs" in text
+    assert "unavailable: no CUDA device</td>" in text
+    assert 'width="50.0"' in text  # half of the slowest of its case
 
 
 def test_page_of_the_largest_audit_stays_small():

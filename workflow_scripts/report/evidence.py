@@ -25,7 +25,6 @@ class Evidence:
         inert: manifests of the control whose switch does nothing.
         flipped: documents of the control that flips one bit.
         accuracy: errors against float64 by (label, case).
-        latency: latency documents by (label, case).
     """
 
     audit: Json
@@ -35,7 +34,6 @@ class Evidence:
     inert: list[Json] = field(default_factory=list)
     flipped: list[Json] = field(default_factory=list)
     accuracy: dict[tuple[str, int], Json] = field(default_factory=dict)
-    latency: dict[tuple[str, int], Json] = field(default_factory=dict)
 
     @property
     def labels(self) -> list[str]:
@@ -102,7 +100,6 @@ def read_evidence(
     rows: Iterable[Path] = (),
     controls: Iterable[Path] = (),
     accuracy: Iterable[Path] = (),
-    latency: Iterable[Path] = (),
 ) -> Evidence:
     """Everything that the report is made from.
 
@@ -133,9 +130,6 @@ def read_evidence(
         document = read_json(path)
         for label, entry in document["implementations"].items():
             _add(evidence.accuracy, (label, document["case"]), entry, path)
-    for path in latency:
-        document = read_json(path)
-        _add(evidence.latency, (document["implementation"], document["case"]), document, path)
     _check_known(evidence)
     return evidence
 
@@ -149,7 +143,7 @@ def _add(table: dict[Any, Json], key: object, document: Json, path: Path) -> Non
 def _check_known(evidence: Evidence) -> None:
     """Refuse what is left over from another config, rather than report it under this one."""
     labels, cases = set(evidence.labels), set(evidence.cases)
-    for label, case in [*evidence.cells, *evidence.accuracy, *evidence.latency]:
+    for label, case in [*evidence.cells, *evidence.accuracy]:
         if label not in labels or case not in cases:
             raise AuditError(f"the cell of {label} at {case} rows is not part of this audit's config")
     for a, b, case in evidence.compares:

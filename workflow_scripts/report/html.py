@@ -1,11 +1,12 @@
 """report.html: one page that needs nothing else, made from the full report alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from workflow_scripts.report import words
+from workflow_scripts.report import latency, words
 from workflow_scripts.report.answer import answer, question
 from workflow_scripts.report.diagnosis import facts, headline
 from workflow_scripts.report.gate import unsteady_tensors
@@ -21,8 +22,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 SIGNS = {REUSE: "\u2713", EXTEND: "+", NEW: "\u2717", UNKNOWN: "?"}
 
 
-def page(report: Json) -> str:
-    """The page of a full report, as HTML."""
+def page(report: Json, measurements: Sequence[Json] = ()) -> str:
+    """The page of a full report, with a section on latency where there are measurements, as HTML."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -38,7 +39,7 @@ def page(report: Json) -> str:
         "percent": words.percent,
         "plain": plain,
     }
-    return environment.get_template("report.html.j2").render(view(report))
+    return environment.get_template("report.html.j2").render(view(report, measurements))
 
 
 def plain(value: Any) -> str:
@@ -50,8 +51,8 @@ def plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def view(report: Json) -> Json:
-    """What the template shows, computed from the report."""
+def view(report: Json, measurements: Sequence[Json] = ()) -> Json:
+    """What the template shows, computed from the report and measurements of latency."""
     matrices = [_matrix(report, baseline) for baseline in report["baselines"]]
     shown = [cell for matrix in matrices for row in matrix["rows"] for cell in row["cells"] if cell["id"]]
     order = list(SIGNS)
@@ -70,15 +71,13 @@ def view(report: Json) -> Json:
         "differences": shown,
         "ran": {entry["label"]: _ran(report, entry) for entry in report["implementations"]},
         "partitions": {tensor: _partitions(report, tensor) for tensor in tensors(report)},
-        "measured": {
-            kind: any(
-                cell[kind] and cell[kind]["status"] == "measured"
-                for entry in report["implementations"]
-                for cell in entry["cells"].values()
-            )
-            for kind in ("accuracy", "latency")
-        },
-        "slowest": _slowest(report),
+        "scored": any(
+            cell["accuracy"] and cell["accuracy"]["status"] == "measured"
+            for entry in report["implementations"]
+            for cell in entry["cells"].values()
+        ),
+        "latency": measurements,
+        "slowest": latency.slowest(measurements),
     }
 
 
@@ -183,14 +182,3 @@ def _partitions(report: Json, tensor: str) -> list[Json]:
         elif members:
             found.append({"cases": [case], "classes": members})
     return found
-
-
-def _slowest(report: Json) -> Json:
-    """The largest median at each case, to which the bars of the latency table are drawn."""
-    slowest: Json = {}
-    for entry in report["implementations"]:
-        for case, cell in entry["cells"].items():
-            for part in ("forward", "forward_backward"):
-                if cell["latency"] and cell["latency"][part]:
-                    slowest[case] = max(slowest.get(case, 0.0), cell["latency"][part]["median"])
-    return slowest

@@ -67,8 +67,7 @@ def _cell(evidence: Evidence, entry: Json, case: int) -> Json:
     return {
         **kept,
         "labels": _labels(evidence, entry, case) if cell["status"] == "ok" else None,
-        "accuracy": _measured(evidence.accuracy.get((entry["label"], case))),
-        "latency": _measured(evidence.latency.get((entry["label"], case))),
+        "accuracy": evidence.accuracy.get((entry["label"], case)),
     }
 
 
@@ -98,10 +97,3 @@ def _rows(document: Json | None) -> Json:
             "cases": {},
         }
     return {key: document[key] for key in ("status", "reason", "largest", "cases")}
-
-
-def _measured(document: Json | None) -> Json | None:
-    """A measurement without what its place in the report already says."""
-    if document is None:
-        return None
-    return {key: value for key, value in document.items() if key not in ("schema", "implementation", "case")}
