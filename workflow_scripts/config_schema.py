@@ -64,7 +64,7 @@ def _text_faults(value: Any, place: str = "") -> Iterator[str]:
         for item in value:
             yield from _text_faults(item, place)
     elif isinstance(value, str) and not value.isprintable():
-        yield f"{place or 'configuration'}: {value!r} has a newline, or another character that can't be printed"
+        yield f"{place or 'configuration'}: {value!r} has a newline, or a character that is not printable"
 
 
 def _schema_faults(config: Mapping[str, Any]) -> Iterator[str]:
@@ -80,5 +80,6 @@ def _schema_faults(config: Mapping[str, Any]) -> Iterator[str]:
         elif error.validator == "required":
             yield f"{place}: {error.message}"
         else:
-            meaning = error.schema.get("description", "") if isinstance(error.schema, dict) else ""
-            yield f"{place}: {error.message}" + (f" ({meaning})" if meaning else "")
+            said = f"{error.instance!r} is not valid" if error.validator == "pattern" else error.message
+            meaning = error.schema.get("description") if isinstance(error.schema, dict) else None
+            yield f"{place}: {said}" + (f" ({meaning})" if meaning else "")

@@ -1,0 +1,80 @@
+"""The files that a job depends on are those that it really imports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workflow_scripts.source_closure import closure
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    def write(**files):
+        for name, text in files.items():
+            path = tmp_path.joinpath("workflow_scripts", *name.split("__")).with_suffix(".py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in [path.parent, *path.parent.parents]:
+                if folder == tmp_path:
+                    break
+                (folder / "__init__.py").touch()
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def names(root, *modules):
+    return [Path(f).relative_to(root / "workflow_scripts").as_posix() for f in closure(root, modules)]
+
+
+def test_imports_are_followed(tree):
+    root = tree(
+        a="import os\nfrom workflow_scripts import b\n",
+        b="def f():\n    from workflow_scripts.part.c import x\n",
+        part__c="import workflow_scripts.part.d as d\nx = 1\n",
+        part__d="",
+        unused="",
+    )
+    assert names(root, "workflow_scripts.a") == [
+        "__init__.py",
+        "a.py",
+        "b.py",
+        "part/__init__.py",
+        "part/c.py",
+        "part/d.py",
+    ]
+
+
+def test_cycles_end(tree):
+    root = tree(a="from workflow_scripts import b\n", b="from workflow_scripts import a\n")
+    assert names(root, "workflow_scripts.a") == ["__init__.py", "a.py", "b.py"]
+
+
+def test_an_attribute_is_no_module(tree):
+    root = tree(a="from workflow_scripts.b import f\n", b="def f(): pass\n")
+    assert names(root, "workflow_scripts.a") == ["__init__.py", "a.py", "b.py"]
+
+
+def test_a_module_that_is_not_there(tree):
+    with pytest.raises(ValueError, match=r"no module workflow_scripts\.z"):
+        closure(tree(a=""), ["workflow_scripts.z"])
+
+
+@pytest.mark.parametrize(
+    "module", ["run_cell", "make_inputs", "compare", "compare_rows", "make_report", "gate", "launch"]
+)
+def test_it_holds_all_that_python_loads(module):
+    """The real imports of each entry point, from an interpreter of its own."""
+    code = f"""
+import sys, workflow_scripts.{module}
+ours = ("workflow_scripts", "kernels")
+print(*(m.__file__ for n, m in sys.modules.items() if n.split(".")[0] in ours and getattr(m, "__file__", None)))
+"""
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded <= set(closure(ROOT, [f"workflow_scripts.{module}"]))
