@@ -197,7 +197,9 @@ def test_the_schema_lists_what_a_cell_records():
         "witness": witness.after(witness.before("cpu")),
     }
     for part, content in recorded.items():
-        assert sorted(properties[part]["properties"]) == sorted(properties[part]["required"]) == sorted(content)
+        assert (
+            sorted(properties[part]["properties"]) == sorted(properties[part]["required"]) == sorted(content)
+        )
 
 
 def test_without_cells_there_is_nothing_to_verify(tmp_path):
