@@ -18,7 +18,7 @@ test-all: $(VENV)/ready
 	$(PYTHON) -m pytest
 
 bench: $(VENV)/ready
-	snakemake --cores $(CORES) --configfile $(CONFIG) bench
+	snakemake bench --cores $(CORES) --configfile $(CONFIG)
 
 bench-kernel: $(VENV)/ready
 	$(PYTHON) -P -m kernels.adaln_projection.bench

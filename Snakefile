@@ -1,5 +1,5 @@
 # May we reuse an existing implementation of this operator and keep every bit?
-# Targets: all (report and gate), report, verify, bench. What can be set: config/README.md.
+# Targets: all (report and gate), report, verify, bench, figures. What can be set: config/README.md.
 from snakemake.utils import min_version
 
 min_version("9.27.1")
@@ -16,6 +16,7 @@ include: "rules/cells.smk"
 include: "rules/compare.smk"
 include: "rules/accuracy.smk"
 include: "rules/report.smk"
+include: "rules/bench.smk"
 
 
 rule all:

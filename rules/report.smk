@@ -1,6 +1,8 @@
 # REQUIRED INPUTS:  all manifests, compares, rows and controls
 # OUTPUTS:          report/: report.json, report.full.json, summary.tsv, summary.txt, report.md, report.html, gate.json
 
+PAGE_TEMPLATES = source_files(sorted(Path(SOURCE, "workflow_scripts/report/templates").iterdir()))
+
 
 rule report:
     input:
@@ -15,7 +17,12 @@ rule report:
     output:
         json=f"{RESULTS}/report/report.json",
         full=f"{RESULTS}/report/report.full.json",
-        table=f"{RESULTS}/report/summary.tsv",
+        table=report(
+            f"{RESULTS}/report/summary.tsv",
+            caption="report/summary.rst",
+            category="Answer",
+            labels={"shows": "every comparison"},
+        ),
         summary=f"{RESULTS}/report/summary.txt",
         markdown=f"{RESULTS}/report/report.md",
     log:
@@ -35,9 +42,14 @@ rule page:
     input:
         full=rules.report.output.full,
         modules=modules("make_page"),
-        templates=source_files(sorted(Path(SOURCE, "workflow_scripts/report/templates").iterdir())),
+        templates=PAGE_TEMPLATES,
     output:
-        f"{RESULTS}/report/report.html",
+        report(
+            f"{RESULTS}/report/report.html",
+            caption="report/page.rst",
+            category="Answer",
+            labels={"shows": "the whole report"},
+        ),
     log:
         f"{LOGS}/page.log",
     localrule: True

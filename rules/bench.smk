@@ -1,0 +1,140 @@
+# REQUIRED INPUTS:  inputs/, cells/<implementation>/<case>/manifest.json, report/report.full.json
+# OUTPUTS:          latency/<implementation>/<case>.json, report/: latency.json, latency.md, bench.html, figures/
+# Times differ from run to run, so none of this is part of `all` and nothing of `all` depends on it.
+
+
+def latency_modules(wildcards):
+    """Our modules that a measurement imports, and the file of a callable that is found on its path."""
+    implementation = AUDIT.implementation(wildcards.implementation)
+    own = callable_files(AUDIT.config["candidates"][implementation.candidate])
+    return modules("launch", "latency", *AUDIT.plugins(implementation)) + own
+
+
+def whole_gpu():
+    """All slots of one GPU; a scheduler deals out whole GPUs itself."""
+    if AUDIT.config["device"] == "cpu":
+        return 0
+    return 1 if CLUSTER else CELLS_PER_GPU
+
+
+rule latency:
+    # Alone on its GPU; on a CPU alone on the machine.
+    input:
+        digests=rules.inputs.output.digests,
+        inputs=ancient(rules.inputs.output.dumps),
+        manifest=MANIFEST,
+        modules=latency_modules,
+    output:
+        f"{RESULTS}/latency/{{implementation}}/{{case}}.json",
+    log:
+        f"{LOGS}/latency/{{implementation}}/{{case}}.log",
+    conda:
+        cell_conda
+    threads:
+        AUDIT.config["cores_per_cell"]
+        if AUDIT.config["device"] == "cuda"
+        else workflow.cores or AUDIT.config["threads"]
+    resources:
+        gpu=whole_gpu(),
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 15 * attempt,
+    params:
+        spec=cell_spec,
+        variables=cell_variables,
+        interpreter=cell_interpreter,
+        settings=json.dumps(AUDIT.config["latency"]),
+        kernel=f"{PLACE}/kernel",
+    shell:
+        "ADALN_KERNEL_DIR={params.kernel:q}"
+        " python -P -m workflow_scripts.launch --variables {params.variables:q} {params.interpreter:q}"
+        " --scratch {output:q} --gpus {GPUS} --cells-per-gpu {CELLS_PER_GPU} --whole-gpu workflow_scripts.latency"
+        " --spec {params.spec:q} --settings {params.settings:q} --manifest {input.manifest:q}"
+        " --inputs {input.digests:q} --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
+
+
+rule latency_report:
+    input:
+        configuration=rules.configuration.output,
+        measurements=expand(rules.latency.output, implementation=AUDIT.implementations, case=AUDIT.cases),
+        modules=modules("latency_report"),
+    output:
+        json=f"{RESULTS}/report/latency.json",
+        markdown=f"{RESULTS}/report/latency.md",
+    log:
+        f"{LOGS}/latency_report.log",
+    localrule: True
+    shell:
+        "python -P -m workflow_scripts.latency_report --audit {input.configuration:q}"
+        " --measurements {input.measurements:q} --json {output.json:q} --markdown {output.markdown:q} &> {log:q}"
+
+
+rule bench_page:
+    input:
+        full=rules.report.output.full,
+        latency=rules.latency_report.output.json,
+        modules=modules("make_page"),
+        templates=PAGE_TEMPLATES,
+    output:
+        report(
+            f"{RESULTS}/report/bench.html",
+            caption="report/bench.rst",
+            category="Answer",
+            labels={"shows": "the whole report, with latency"},
+        ),
+    log:
+        f"{LOGS}/bench_page.log",
+    localrule: True
+    shell:
+        "python -P -m workflow_scripts.make_page --report {input.full:q} --latency {input.latency:q}"
+        " --output {output:q} &> {log:q}"
+
+
+rule figure_of_differing_share:
+    input:
+        full=rules.report.output.full,
+        modules=modules("figures"),
+    output:
+        svg=report(
+            f"{RESULTS}/report/figures/differing_share.svg",
+            caption="report/differing_share.rst",
+            category="Figures",
+            labels={"shows": "share of differing elements"},
+        ),
+        png=f"{RESULTS}/report/figures/differing_share.png",
+    log:
+        f"{LOGS}/figure_of_differing_share.log",
+    localrule: True
+    shell:
+        "python -P -m workflow_scripts.figures differing_share --input {input.full:q} --outputs {output:q} &> {log:q}"
+
+
+rule figure_of_latency:
+    input:
+        latency=rules.latency_report.output.json,
+        modules=modules("figures"),
+    output:
+        svg=report(
+            f"{RESULTS}/report/figures/latency.svg",
+            caption="report/latency.rst",
+            category="Figures",
+            labels={"shows": "latency"},
+        ),
+        png=f"{RESULTS}/report/figures/latency.png",
+    log:
+        f"{LOGS}/figure_of_latency.log",
+    localrule: True
+    shell:
+        "python -P -m workflow_scripts.figures latency --input {input.latency:q} --outputs {output:q} &> {log:q}"
+
+
+rule figures:
+    input:
+        rules.figure_of_differing_share.output,
+
+
+rule bench:
+    input:
+        rules.latency_report.output,
+        rules.bench_page.output,
+        rules.figures.input,
+        rules.figure_of_latency.output,
