@@ -17,6 +17,13 @@ def whole_gpu():
     return 1 if CLUSTER else CELLS_PER_GPU
 
 
+def latency_threads():
+    """On a CPU all that Snakemake has, so that nothing else runs at the time."""
+    if AUDIT.config["device"] == "cuda":
+        return AUDIT.config["cores_per_cell"]
+    return AUDIT.config["threads"] if CLUSTER else max(AUDIT.config["threads"], os.cpu_count())
+
+
 rule latency:
     # Alone on its GPU; on a CPU alone on the machine.
     input:
@@ -30,10 +37,7 @@ rule latency:
         f"{LOGS}/latency/{{implementation}}/{{case}}.log",
     conda:
         cell_conda
-    threads:
-        AUDIT.config["cores_per_cell"]
-        if AUDIT.config["device"] == "cuda"
-        else workflow.cores or AUDIT.config["threads"]
+    threads: latency_threads()
     resources:
         gpu=whole_gpu(),
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
