@@ -66,9 +66,6 @@ struct DWeight {
     int64_t T, N, K;
 };
 
-// The float32 sum of row t and column n, without the bias: the contract to the letter, in integers, for any value.
-float exact_row_sum(const Forward &f, int64_t t, int64_t n, int arch);
-
 // One instruction set's kernels.  Each computes one range: of n, of n, of columns k, of n.
 struct Kernels {
     int lanes;  // ranges of n begin at a multiple of this, ranges of columns at a multiple of twice this
