@@ -14,6 +14,7 @@ SOURCE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(SOURCE))
 
 from kernels.adaln_projection import library
+from kernels.adaln_projection.build import compilers_lacking
 from workflow_scripts import operators
 from workflow_scripts.config import Audit
 from workflow_scripts.errors import AuditError

@@ -2,6 +2,13 @@
 # OUTPUTS:          inputs/*.safetensors, inputs/inputs.json, configuration.json
 
 
+# Functions, since Snakemake looks for wildcards in a plain string, and a user's text may have braces.
+def inputs_spec(wildcards):
+    return json.dumps(
+        {key: AUDIT.config[key] for key in ("operator", "seeds", "weights")} | {"cases": AUDIT.cases}
+    )
+
+
 def weights_digest(wildcards):
     """The file's content counts, not its time: it is too large for Snakemake's own checksums."""
     return digest_of_weights(AUDIT.config["weights"]) if AUDIT.config["weights"] else None
@@ -20,9 +27,7 @@ rule inputs:
         mem_mb=4000,
         runtime=10,
     params:
-        spec=json.dumps(
-            {key: AUDIT.config[key] for key in ("operator", "seeds", "weights")} | {"cases": AUDIT.cases}
-        ),
+        spec=inputs_spec,
         weights=weights_digest,
         folder=subpath(output.digests, parent=True),
     shell:
@@ -39,7 +44,7 @@ rule configuration:
         f"{LOGS}/configuration.log",
     localrule: True
     params:
-        document=json.dumps(AUDIT.document(CONFIGFILE)),
+        document=lambda wildcards: json.dumps(AUDIT.document(CONFIGFILE)),
     shell:
         "python -P -m workflow_scripts.write_configuration"
         " --document {params.document:q} --output {output:q} &> {log:q}"

@@ -31,8 +31,10 @@ rule build_kernel:
     params:
         targets="both" if len(TARGETS) > 1 else "cpu",
         folder=subpath(output.code, parent=True),
+        lacking=compilers_lacking(Path(PLACE, "kernel"), TARGETS),
     shell:
-        "python -P -m kernels.adaln_projection.build"
+        # Without a compiler the cells of rl_kernel are unavailable, with the reason; the others and the report go on.
+        "python -P -m kernels.adaln_projection.build --record-missing"
         " --targets {params.targets} --out {params.folder:q} &> {log:q}"
 
 

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kernels.adaln_projection.library import FILES, PACKAGE, program_digest, source_digest
+from kernels.adaln_projection.library import FILES, PACKAGE, build_record, program_digest, source_digest
 from kernels.adaln_projection.machine_code import code_digest
 from workflow_scripts.errors import AuditError, run_main
 
@@ -42,15 +42,47 @@ CUDA_FLAGS = [
 ]
 
 
-def _find(variable: str, name: str, package: str) -> str:
+COMPILERS = {
+    "cpu": ("CXX", "g++", "GCC 12 or newer"),
+    "cuda": ("NVCC", "nvcc", "the CUDA toolkit, 12.8 or newer"),
+}
+"""For each target: the variable that may name its compiler, the compiler, what to install."""
+
+
+class CompilerMissingError(AuditError):
+    """A target can't be built on this machine."""
+
+
+def _find(target: str) -> str:
     """The compiler that the environment variable names, or else the one on PATH."""
+    variable, name, package = COMPILERS[target]
     compiler = os.environ.get(variable) or name
     found = shutil.which(compiler)
     if found is None:
-        raise AuditError(
+        raise CompilerMissingError(
             f"{compiler} was not found: install {package}, put it on PATH, or name it in ${variable}."
         )
     return found
+
+
+def compilers_lacking(directory: Path, targets: list[str]) -> list[str]:
+    """Targets that are not built in `directory` and whose compiler this machine lacks.
+
+    A parameter of the build's job: where a compiler was installed meanwhile, the build is stale.
+    """
+    try:
+        built = build_record(directory)["libraries"]
+    except AuditError:
+        built = {}
+    return [t for t in targets if not built.get(t) and not _is_here(t)]
+
+
+def _is_here(target: str) -> bool:
+    try:
+        _find(target)
+    except CompilerMissingError:
+        return False
+    return True
 
 
 def _run(command: list[str], directory: Path, log: Path) -> None:
@@ -71,10 +103,10 @@ def _version(compiler: str) -> str:
 def _compile(target: str, package: Path, out: Path) -> dict[str, Any]:
     """Compile one target's library into `out` and describe it."""
     if target == "cpu":
-        compiler, flags = _find("CXX", "g++", "GCC 12 or newer"), CPU_FLAGS
+        compiler, flags = _find(target), CPU_FLAGS
         sources, architectures = ["reference.cpp"], [os.uname().machine]
     else:
-        compiler, flags = _find("NVCC", "nvcc", "the CUDA toolkit, 12.8 or newer"), CUDA_FLAGS
+        compiler, flags = _find(target), CUDA_FLAGS
         sources = sorted(path.name for path in package.glob("*.cu"))
         architectures = list(CUDA_ARCHITECTURES)
         if not sources:
@@ -120,27 +152,38 @@ def repository_state(package: Path = PACKAGE) -> dict[str, str | bool | None]:
     return {"commit": commit, "tracked_tree_dirty": None if changes is None else changes != ""}
 
 
-def build(out: Path, targets: list[str], package: Path = PACKAGE) -> dict[str, Any]:
+def build(
+    out: Path, targets: list[str], package: Path = PACKAGE, *, record_missing: bool = False
+) -> dict[str, Any]:
     """Build the libraries of `targets` ("cpu", "cuda") into `out`; returns what build.json says.
 
+    With `record_missing`, a target whose compiler is missing is left out, and `missing` says why.
+
     Raises:
-        AuditError: a compiler is missing, or refuses the sources.
+        AuditError: a compiler is missing (CompilerMissingError), or refuses the sources.
     """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=out) as name:
         temporary = Path(name)
-        libraries = {
-            target: _compile(target, package, temporary) if target in targets else None for target in FILES
-        }
-        record = {"libraries": libraries, "repository": repository_state(package)}
+        (temporary / "build.log").touch()
+        libraries: dict[str, dict[str, Any] | None] = dict.fromkeys(FILES)
+        missing: dict[str, str] = {}
+        for target in targets:
+            try:
+                libraries[target] = _compile(target, package, temporary)
+            except CompilerMissingError as error:
+                if not record_missing:
+                    raise
+                missing[target] = str(error)
+        record = {"libraries": libraries, "missing": missing, "repository": repository_state(package)}
         code = {target: library and library["code_digest"] for target, library in libraries.items()}
         (temporary / "build.json").write_text(json.dumps(record, indent=2) + "\n")
         (temporary / "code.json").write_text(json.dumps(code, indent=2) + "\n")
         (out / "build.json").unlink(missing_ok=True)
         for target, file in FILES.items():
-            if target not in targets:
+            if libraries[target] is None:
                 (out / file).unlink(missing_ok=True)
-        built = [FILES[target] for target in FILES if target in targets]
+        built = [FILES[target] for target, library in libraries.items() if library]
         for file in [*built, "build.log", "code.json", "build.json"]:
             (temporary / file).replace(out / file)
     return record
@@ -151,11 +194,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the libraries of the AdaLN projection.")
     parser.add_argument("--out", type=Path, required=True, help="directory that gets the libraries")
     parser.add_argument("--targets", choices=["cpu", "cuda", "both"], default="both")
+    parser.add_argument("--record-missing", action="store_true", help="a missing compiler is no failure")
     arguments = parser.parse_args()
     targets = list(FILES) if arguments.targets == "both" else [arguments.targets]
-    record = build(arguments.out, targets)
-    for target in targets:
-        print(f"{arguments.out / FILES[target]}: code {record['libraries'][target]['code_digest'][:16]}")
+    record = build(arguments.out, targets, record_missing=arguments.record_missing)
+    for target, library in record["libraries"].items():
+        if library:
+            print(f"{arguments.out / FILES[target]}: code {library['code_digest'][:16]}")
+    for target, reason in record["missing"].items():
+        print(f"no library for {target}: {reason}")
     return 0
 
 

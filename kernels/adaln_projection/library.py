@@ -100,6 +100,16 @@ def build_record(directory: Path) -> dict[str, Any]:
     return record
 
 
+def missing_compiler(target: str, directory: Path | None = None) -> str | None:
+    """Why the library of a target could not be built where the others were; None when it was.
+
+    Raises:
+        AuditError: nothing is built.
+    """
+    reason: str | None = build_record(directory or default_directory()).get("missing", {}).get(target)
+    return reason
+
+
 def load(target: str, directory: Path | None = None) -> ctypes.CDLL:
     """The library of a target, "cpu" or "cuda", with its functions' signatures set.
 
@@ -111,6 +121,8 @@ def load(target: str, directory: Path | None = None) -> ctypes.CDLL:
 
 @functools.cache
 def _load(target: str, directory: Path) -> ctypes.CDLL:
+    if reason := missing_compiler(target, directory):
+        raise AuditError(f"the {target} kernel is not built: {reason}")
     recorded = build_record(directory)["libraries"][target]
     path = directory / FILES[target]
     if recorded is None or not path.exists():

@@ -50,3 +50,13 @@ def test_a_kernel_that_is_not_built_is_said_so(tmp_path, monkeypatch):
     with pytest.raises(Exception, match=r"build\.json") as caught:
         candidates.find("rl_kernel").prepare(OPERATOR, leaves())
     assert "not built" in sentence(caught.value)
+
+
+def test_a_kernel_whose_compiler_was_missing_is_unavailable(tmp_path, monkeypatch):
+    record = {"libraries": {"cpu": None}, "missing": {"cpu": "g++ was not found: install GCC"}}
+    (tmp_path / "build.json").write_text(json.dumps(record))
+    monkeypatch.setenv("ADALN_KERNEL_DIR", str(tmp_path))
+    with pytest.raises(
+        candidates.CandidateUnavailableError, match="not built for cpu: g\\+\\+ was not found"
+    ):
+        candidates.find("rl_kernel").prepare(OPERATOR, leaves())

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from kernels.adaln_projection import build as builder
-from kernels.adaln_projection.build import CUDA_ARCHITECTURES, build, repository_state
+from kernels.adaln_projection.build import CUDA_ARCHITECTURES, build, compilers_lacking, repository_state
 from kernels.adaln_projection.library import PACKAGE, load
 from kernels.adaln_projection.machine_code import code_digest
 from workflow_scripts.errors import AuditError
@@ -192,3 +192,26 @@ def test_a_file_that_is_no_library_is_refused(tmp_path):
     (tmp_path / "text.so").write_text("not a library")
     with pytest.raises(AuditError, match="not a 64-bit little-endian ELF file"):
         code_digest(tmp_path / "text.so", "cpu")
+
+
+def test_a_missing_compiler_is_recorded_where_asked_and_the_other_target_is_built(tmp_path, monkeypatch):
+    monkeypatch.setenv("NVCC", "no-such-nvcc")
+    record = build(tmp_path, ["cpu", "cuda"], record_missing=True)
+    assert record["libraries"]["cpu"]["file"] == "libadaln_cpu.so"
+    assert record["libraries"]["cuda"] is None
+    assert record["missing"]["cuda"].startswith("no-such-nvcc was not found: install the CUDA toolkit")
+    assert json.loads((tmp_path / "code.json").read_text())["cuda"] is None
+    with pytest.raises(AuditError, match="the cuda kernel is not built: no-such-nvcc was not found"):
+        load("cuda", tmp_path)
+
+
+def test_a_build_without_its_compiler_is_stale_once_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert compilers_lacking(tmp_path, ["cpu"]) == ["cpu"]
+    build(tmp_path, ["cpu"], record_missing=True)
+    assert compilers_lacking(tmp_path, ["cpu"]) == ["cpu"]
+    monkeypatch.setenv("CXX", "g++")
+    assert compilers_lacking(tmp_path, ["cpu"]) == []
+    build(tmp_path, ["cpu"], record_missing=True)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert compilers_lacking(tmp_path, ["cpu"]) == []  # it is built: another machine has no say

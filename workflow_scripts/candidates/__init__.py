@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from workflow_scripts.errors import AuditError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -25,6 +27,10 @@ SOURCES = {
     "rl_kernel": "rl_kernel deterministic AdaLN projection, contract h3-det-linear-bf16-mma-v1",
 }
 """What the report gives as the source of a built-in candidate."""
+
+
+class CandidateUnavailableError(AuditError):
+    """The candidate cannot run on this machine; the cell is `unavailable`, with this reason."""
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ class Cell:
             outcome = self._attempt()
         except StorageError:
             raise  # not the candidate's fault
+        except candidates.CandidateUnavailableError as error:
+            outcome = Outcome("unavailable", sentence(error))
         except modes.HalfEnabledError as error:
             outcome = Outcome("unavailable", sentence(error), end_process=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a candidate raises is its status)
