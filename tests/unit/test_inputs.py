@@ -16,8 +16,8 @@ from workflow_scripts.errors import CorruptDumpError
 
 ROOT = Path(__file__).parents[2]
 SEEDS = {"weights": 1, "temb": 3, "grad": 4}
-# SHA-256, first 16 hex digits, of the raw bytes. At full width the published golden inputs (torch 2.11 and 2.13);
-# at a quarter width a record of torch 2.13 on x86-64, kept so that a change of the recipe shows.
+# SHA-256, first 16 hex digits, of the raw bytes. At full width the published golden inputs (torch 2.11 and
+# 2.13); at a quarter width a record of torch 2.13 on x86-64, kept so that a change of the recipe shows.
 FULL = {
     "temb": "3635bcc3d4172056",
     "w": "984121a6f3ffd894",

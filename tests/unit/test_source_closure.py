@@ -72,7 +72,8 @@ def test_it_holds_all_that_python_loads(module):
     code = f"""
 import sys, workflow_scripts.{module}
 ours = ("workflow_scripts", "kernels")
-print(*(m.__file__ for n, m in sys.modules.items() if n.split(".")[0] in ours and getattr(m, "__file__", None)))
+loaded = [m for n, m in sys.modules.items() if n.split(".")[0] in ours]
+print(*(module.__file__ for module in loaded if getattr(module, "__file__", None)))
 """
     command = [sys.executable, "-P", "-c", code]
     done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
