@@ -6,7 +6,7 @@ CORES ?= $(shell nproc)
 # The GPU audit where there is a GPU, else the embedded CPU default.
 CONFIG ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo config/config.yaml || echo config/cpu.yaml)
 
-.PHONY: audit test test-all bench bench-kernel soak lint format lock clean
+.PHONY: config-reference audit test test-all bench bench-kernel soak lint format lock clean
 
 audit: $(VENV)/ready
 	snakemake --cores $(CORES) --configfile $(CONFIG)
@@ -23,6 +23,10 @@ bench: $(VENV)/ready
 bench-kernel: $(VENV)/ready
 	$(PYTHON) -P -m kernels.adaln_projection.bench
 
+# 50 kills, 1000 flipped bits, 1000 configurations; SOAK_SEED, SOAK_KILLS and SOAK_FLIPS change it.
+soak: $(VENV)/ready
+	$(PYTHON) -m pytest -s tests/soak
+
 lint: $(VENV)/ready
 	ruff check .
 	ruff format --check .
@@ -34,6 +38,9 @@ format: $(VENV)/ready
 	ruff format .
 	ruff check --fix-only .
 	snakefmt Snakefile rules
+
+config-reference: $(VENV)/ready
+	PYTHONPATH=$(CURDIR) $(PYTHON) -P -m workflow_scripts.config_reference
 
 $(VENV)/ready: requirements.txt
 	python3 -m venv $(VENV)
