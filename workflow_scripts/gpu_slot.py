@@ -30,7 +30,9 @@ def take_gpu(
     names = candidates(environ, gpus)
     if not names or ("SLURM_JOB_ID" in environ and len(names) == 1):
         return {}
-    folder = Path(tempfile.gettempdir()) / f"bitwise-reuse-audit-gpus-{os.getuid()}"
+    # Inside an allocation of several GPUs the indices are the allocation's own.
+    owner = f"job-{environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in environ else os.getuid()
+    folder = Path(tempfile.gettempdir()) / f"bitwise-reuse-audit-gpus-{owner}"
     folder.mkdir(mode=0o700, exist_ok=True)
     # Spread over the GPUs before sharing one. Who wants all slots takes them in order, so that no two of that
     # kind wait for each other.

@@ -31,14 +31,9 @@ def compares_with(key: str, cases: tuple[int, ...] = CASES) -> set[str]:
 
 def after_cells(key: str, cases: tuple[int, ...] = CASES) -> set[str]:
     """An implementation's cells, and all that is made of them."""
+    made = {f"{rule} {case}" for case in cases for rule in (f"cell {key}", "accuracy")} | {f"rows {key}"}
     control = {"control_flipped_bit"} if key == PLAIN and 1 in cases else set()
-    return (
-        {f"cell {key} {case}" for case in cases}
-        | compares_with(key, cases)
-        | {f"rows {key}"}
-        | control
-        | REPORT
-    )
+    return made | compares_with(key, cases) | control | REPORT
 
 
 def append(file: str, text: str) -> Callable[[Path], None]:
@@ -100,6 +95,8 @@ def flip_a_bit(folder: Path) -> None:
 
 
 NOTHING: set[str] = set()
+DUMP, COMPARISON = f"cells/{UPGRADABLE}/2/out_0.safetensors", f"compare/2/{UPGRADABLE}/{KERNEL}.json"
+FULL = "report/report.full.json"
 CPP = "kernels/adaln_projection/reference.cpp"
 TABLE = {
     "the folder is moved": (lambda folder: None, NOTHING),
@@ -149,16 +146,22 @@ TABLE = {
         configure(expect={"rl_kernel": {"repeatable": True}}),
         {"configuration"} | REPORT,
     ),
-    "a dump is deleted": (remove(f"cells/{UPGRADABLE}/2/out_0.safetensors"), NOTHING),
-    "a dump and a comparison that reads it are deleted": (
-        remove(f"cells/{UPGRADABLE}/2/out_0.safetensors", f"compare/2/{UPGRADABLE}/{KERNEL}.json"),
+    # What the finished report does not need any more is not made again before something needs it.
+    "a dump is deleted": (remove(DUMP), NOTHING),
+    "a dump and a comparison that reads it are deleted": (remove(DUMP, COMPARISON), NOTHING),
+    "a dump, a comparison that reads it and the report are deleted": (
+        remove(DUMP, COMPARISON, FULL),
         after_cells(UPGRADABLE, (2,)),
     ),
-    "a comparison is deleted": (
-        remove(f"compare/2/{UPGRADABLE}/{KERNEL}.json"),
+    "a dump and the report are deleted": (remove(DUMP, FULL), REPORT),
+    "a comparison and the report are deleted": (
+        remove(COMPARISON, FULL),
         {f"compare 2 {UPGRADABLE} {KERNEL}"} | REPORT,
     ),
-    "a manifest is deleted": (remove(f"cells/{KERNEL}/1/manifest.json"), after_cells(KERNEL, (1,))),
+    "a manifest and the report are deleted": (
+        remove(f"cells/{KERNEL}/1/manifest.json", FULL),
+        after_cells(KERNEL, (1,)),
+    ),
     "a bit of a dump is flipped": (flip_a_bit, NOTHING),
 }
 
@@ -190,9 +193,9 @@ def test_a_corrupt_dump_is_named_and_the_printed_command_mends_it(audit_copy):
 
 def test_a_comparison_does_not_read_a_corrupt_dump(audit_copy):
     flip_a_bit(audit_copy)
-    remove(f"compare/2/{UPGRADABLE}/{KERNEL}.json")(audit_copy)
+    remove(COMPARISON, FULL)(audit_copy)
     run = snakemake(audit_copy)
     assert run.returncode == 1
     assert f"results/small/cells/{UPGRADABLE}/2/out_0.safetensors: corrupt" in run.output
     assert f"--forcerun results/small/cells/{UPGRADABLE}/2/manifest.json" in run.output
-    assert not (audit_copy / f"results/small/compare/2/{UPGRADABLE}/{KERNEL}.json").exists()
+    assert not (audit_copy / "results" / "small" / COMPARISON).exists()

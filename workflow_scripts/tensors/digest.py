@@ -25,13 +25,15 @@ def sha256_of_dump(dump: Dump) -> str:
     return digest.hexdigest()
 
 
-def verify(path: Path, entry: dict[str, Any], sha256: str | None = None) -> Dump:
+def verify(path: Path, entry: dict[str, Any], sha256: str | None = None, name: str | None = None) -> Dump:
     """Open the dump at `path` once it is known to be the tensor of a manifest's entry.
 
-    Size, header, dtype, shape and SHA-256 are checked; `sha256` is that of the content where it is known
-    already. CorruptDumpError names the file and the fault.
+    Size, header, dtype, shape and SHA-256 are checked, and the name in the header where one is given;
+    `sha256` is that of the content where it is known already. CorruptDumpError names the file and the fault.
     """
     dump = open_dump(path)
+    if name is not None and dump.name != name:
+        raise CorruptDumpError(f"{path}: corrupt: its tensor is named {dump.name!r} in place of {name!r}")
     found, told = f"{dump.dtype} {list(dump.shape)}", f"{entry['dtype']} {entry['shape']}"
     if found != told:
         raise CorruptDumpError(f"{path}: corrupt: it holds {found} in place of {told}")

@@ -25,6 +25,8 @@ from workflow_scripts.tensors.dtypes import DTYPES, lookup
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Buffer = bytes | memoryview | np.ndarray[Any, Any]
 
+NAME = "tensor"
+"""The name that a stored tensor has in its file: equal tensors of other names are one object."""
 _LONGEST_HEADER = 1 << 20  # ours take less than 200 bytes; a damaged length must not make us read gigabytes
 _PIECE = 1 << 22  # bytes compared at a time, so that memory stays small
 _NO_HARD_LINK = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
@@ -42,6 +44,7 @@ class Dump:
     data: Bytes
     mapping: mmap.mmap | None = None
     offset: int = 0  # of data in mapping
+    name: str | None = None  # in the file's header; first_rows has none
 
     def __post_init__(self) -> None:
         """Check the size: the comparison reads the memory behind `data` as far as the shape says."""
@@ -96,11 +99,11 @@ def open_dump(path: Path) -> Dump:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            dtype, shape, offset = _read_header(path, file.read(_LONGEST_HEADER), size)
+            name, dtype, shape, offset = _read_header(path, file.read(_LONGEST_HEADER), size)
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise CorruptDumpError(f"{path}: {error.strerror}") from error
-    return Dump(dtype, shape, np.frombuffer(mapping, np.uint8, size - offset, offset), mapping, offset)
+    return Dump(dtype, shape, np.frombuffer(mapping, np.uint8, size - offset, offset), mapping, offset, name)
 
 
 def store(  # noqa: PLR0917 (the manifest's facts, in its order)
@@ -116,7 +119,7 @@ def store(  # noqa: PLR0917 (the manifest's facts, in its order)
     array = raw_bytes(data)
     path = objects / object_name(sha256, dtype, shape)
     if not _holds(path, array, dtype, tuple(shape)):
-        write(path, "tensor", array, dtype, shape)
+        write(path, NAME, array, dtype, shape)
     with clear_errors(link):
         link.parent.mkdir(parents=True, exist_ok=True)
         os.utime(path)
@@ -163,8 +166,8 @@ def _header(entries: dict[str, Any]) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def _read_header(path: Path, start: bytes, size: int) -> tuple[str, tuple[int, ...], int]:
-    """Dtype, shape and the offset of the data, of a file of `size` bytes that begins with `start`."""
+def _read_header(path: Path, start: bytes, size: int) -> tuple[str, str, tuple[int, ...], int]:
+    """Name, dtype, shape and the offset of the data, of a file of `size` bytes that begins with `start`."""
     if len(start) < 8:
         raise CorruptDumpError(f"{path}: truncated: {size} bytes")
     (length,) = struct.unpack_from("<Q", start)
@@ -172,7 +175,7 @@ def _read_header(path: Path, start: bytes, size: int) -> tuple[str, tuple[int, .
         entries = json.loads(start[8 : 8 + length])
         if not entries:
             raise CorruptDumpError(f"{path}: holds no tensor")
-        ((_, entry),) = entries.items()
+        ((name, entry),) = entries.items()
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
         expected = math.prod(shape) * DTYPES[dtype].raw.itemsize
         wrong = any(type(n) is not int or n < 0 for n in shape) or (begin, end) != (0, expected)
@@ -184,4 +187,4 @@ def _read_header(path: Path, start: bytes, size: int) -> tuple[str, tuple[int, .
     if size != expected:
         fault = "truncated" if size < expected else "trailing bytes"
         raise CorruptDumpError(f"{path}: {fault}: {size} bytes, its header says {expected}")
-    return dtype, shape, 8 + length
+    return name, dtype, shape, 8 + length

@@ -14,7 +14,7 @@ from typing import Any
 from workflow_scripts.errors import AuditError, CorruptDumpError
 from workflow_scripts.tensors.atomic import write_text
 from workflow_scripts.tensors.digest import verify
-from workflow_scripts.tensors.dump import Dump
+from workflow_scripts.tensors.dump import NAME, Dump
 
 SCHEMA = "bitwise-reuse-audit/manifest/1"
 
@@ -36,7 +36,7 @@ class Stored:
     def open(self, sha256: str | None = None) -> Dump:
         """The dump, verified as by `digest.verify`; CorruptDumpError also says what to do."""
         try:
-            return verify(self.path, self.entry, sha256)
+            return verify(self.path, self.entry, sha256, NAME)
         except CorruptDumpError as error:
             raise CorruptDumpError(f"{error}; {self.cure}") from error
 

@@ -7,19 +7,12 @@ from typing import Any
 
 import yaml
 
+from tests.workflow.support import planted
+
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ("Snakefile", "rules", "config", "profiles", "envs", "workflow_scripts", "kernels")
 
-# The provider's expression, without the two seconds that the import of diffusers takes.
-EXPRESSION = """\
-import torch.nn.functional as F
-
-
-def table(temb, w, b):
-    return F.linear(F.silu(temb).to(w.dtype), w, b)
-"""
-
-# Two library versions by which a mode can be "upgraded": a folder on the mode's path, and what lies in it.
+# A library by which the mode `upgradable` can be upgraded.
 LIBRARY = "stand_in_library"
 
 
@@ -61,7 +54,7 @@ def write_audit(folder: Path, audit: dict[str, Any]) -> None:
     """Write a configuration and what its candidate and modes need: `small.yaml`, `callables`, `libraries`."""
     (folder / "small.yaml").write_text(yaml.safe_dump(audit, sort_keys=False))
     (folder / "callables").mkdir(exist_ok=True)
-    (folder / "callables" / "expression.py").write_text(EXPRESSION)
+    (folder / "callables" / "expression.py").write_text(planted.EXPRESSION)
     install(folder, "1.0")
 
 

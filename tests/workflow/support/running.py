@@ -35,7 +35,7 @@ def _jobs(output: str) -> Iterator[str]:
 def command(*options: str, cores: int | None = 2, configfile: str = "small.yaml") -> list[str]:
     """The words of a call."""
     limits = ["--cores", str(cores)] if cores else []
-    return [sys.executable, "-m", "snakemake", *limits, "--configfile", configfile, *options]
+    return [sys.executable, "-m", "snakemake", *options, *limits, "--configfile", configfile]
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Hours of misfortune in minutes: `make soak`."""

@@ -1,0 +1,151 @@
+"""After an interruption the next run finishes, redoes only what was lost, and ends in the same report."""
+
+import random
+import signal
+import subprocess
+
+import pytest
+
+from tests.workflow.support import planted
+from tests.workflow.support.audits import copy_audit, copy_sources, small_audit, write_audit
+from tests.workflow.support.killing import Torment, leftovers, processes_below, report_of, wait_for
+from tests.workflow.support.running import command, environment, snakemake
+
+AFTER_THE_CELL = {
+    *("compare 1 held provider.plain", "compare 1 held rl_kernel", "rows held", "accuracy 1"),
+    *("report", "page", "gate"),
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(finished_audit, tmp_path_factory):
+    """The finished audit, to which a candidate is added whose cell waits until it is let go."""
+    folder = copy_audit(finished_audit, tmp_path_factory.mktemp("undisturbed") / "audit")
+    audit = small_audit(cases=[1])
+    audit["candidates"]["held"] = {"callable": "held:table", "path": ["callables"]}
+    write_audit(folder, audit)
+    (folder / "callables" / "held.py").write_text(planted.WAITS_FOR_LEAVE)
+    (folder / "callables" / "leave").touch()
+    run = snakemake(folder)
+    assert run.returncode == 0, run.output
+    return folder
+
+
+@pytest.fixture
+def held(undisturbed, tmp_path):
+    """A copy in which only the cell of `held`, and what is made of it, is missing; the cell must wait."""
+    folder = copy_audit(undisturbed, tmp_path / "audit")
+    for name in ("manifest.json", "out_0.safetensors"):
+        (folder / "results/small/cells/held/1" / name).unlink()
+    (folder / "results/small/report/report.full.json").unlink()
+    for file in ("leave", "waiting"):
+        (folder / "callables" / file).unlink()
+    return folder
+
+
+def start(folder):
+    process = subprocess.Popen(
+        command(),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(folder / "callables" / "waiting")
+    return process
+
+
+def let_go(folder):
+    (folder / "callables" / "leave").touch()
+
+
+def check_next_run(folder, undisturbed, jobs):
+    run = snakemake(folder)
+    assert run.returncode == 0, run.output
+    assert set(run.jobs) == jobs
+    assert report_of(folder) == report_of(undisturbed)
+    assert leftovers(folder) == []
+
+
+def test_sigint(held, undisturbed):
+    process = start(held)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, output
+    let_go(held)
+    check_next_run(held, undisturbed, {"cell held 1"} | AFTER_THE_CELL)
+
+
+def test_sigterm_lets_the_running_job_finish(held, undisturbed):
+    process = start(held)
+    process.send_signal(signal.SIGTERM)
+    let_go(held)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, output
+    assert (held / "results/small/cells/held/1/manifest.json").exists()
+    check_next_run(held, undisturbed, AFTER_THE_CELL)
+
+
+def test_sigkill_of_the_workflow_and_its_jobs(held, undisturbed):
+    process = start(held)
+    subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"], check=True)
+    process.communicate(timeout=60)
+    locked = snakemake(held)
+    assert locked.returncode == 1
+    assert "--unlock" in locked.output  # Snakemake itself says what to do
+    assert snakemake(held, "--unlock").returncode == 0
+    let_go(held)
+    check_next_run(held, undisturbed, {"cell held 1"} | AFTER_THE_CELL)
+
+
+def test_sigkill_of_a_cell(held, undisturbed):
+    process = start(held)
+    subprocess.run(["kill", "-KILL", *map(str, processes_below(process.pid))], check=True)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, output
+    assert "results/small/logs/cell/held/1.log" in output
+    assert not (held / "results/small/cells/held/1/manifest.json").exists()
+    let_go(held)
+    check_next_run(held, undisturbed, {"cell held 1"} | AFTER_THE_CELL)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB on `disk`."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if subprocess.run(words, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small file system cannot be mounted here (that needs root)")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk(small_disk, tmp_path, undisturbed):
+    folder = tmp_path / "audit"
+    copy_sources(folder)
+    modes = {"plain": {}}
+    provider = {"callable": "expression:table", "path": ["callables"], "modes": ["plain"]}
+    audit = small_audit(
+        cases=[1], candidates={"provider": provider}, modes=modes, baselines=["provider[plain]"]
+    )
+    write_audit(folder, audit | {"results": str(small_disk)})
+    full = snakemake(folder)
+    assert full.returncode == 1
+    assert "No space left on device" in full.output
+    assert "Traceback" not in full.output
+    assert list(small_disk.rglob("*.tmp")) == []
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    run = snakemake(folder)
+    assert run.returncode == 0, run.output
+
+
+def test_random_kills(finished_audit, tmp_path):
+    folder = tmp_path / "audit"
+    copy_sources(folder)
+    write_audit(folder, small_audit())
+    torment = Torment(folder, random.Random(5)).go_on(kills=5)
+    assert torment.reports == {report_of(finished_audit)}
+    assert torment.left == []
