@@ -19,6 +19,17 @@ def finished_audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def cpu_audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the finished audit of config/cpu.yaml, run from a shell with numerics variables of its own."""
+    folder = tmp_path_factory.mktemp("cpu") / "audit"
+    copy_sources(folder)
+    own = {"TRITON_F32_DEFAULT": "ieee", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    run = snakemake(folder, configfile="config/cpu.yaml", env=own, timeout=1800)
+    assert run.returncode == 0, run.output
+    return folder
+
+
 @pytest.fixture
 def audit_copy(finished_audit: Path, tmp_path: Path) -> Path:
     """A copy of the finished audit that the test may spoil."""
