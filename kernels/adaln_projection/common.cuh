@@ -34,6 +34,14 @@ __device__ inline void unpack_bf16x8(const uint4 &bits, float (&values)[8]) {
     }
 }
 
+// Writes eight bf16 as float32.
+__device__ inline void store_floats(float *out, const uint4 &bits) {
+    float v[8];
+    unpack_bf16x8(bits, v);
+    reinterpret_cast<float4 *>(out)[0] = make_float4(v[0], v[1], v[2], v[3]);
+    reinterpret_cast<float4 *>(out)[1] = make_float4(v[4], v[5], v[6], v[7]);
+}
+
 // Asynchronous copies of 16 bytes to shared memory; zeros where `present` is false (`source` must be valid anyway).
 __device__ inline void copy_async(void *shared, const void *source, bool present) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(uint32_t(__cvta_generic_to_shared(shared))),
@@ -46,19 +54,26 @@ __device__ inline void wait_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Eight bf16 of a row from `index`, zeros from `size` on.  `aligned`: every row starts on a 16-byte boundary.
-__device__ inline uint4 load_bf16x8(const uint16_t *row, int64_t index, int64_t size, bool aligned) {
-    if (index >= size) return make_uint4(0, 0, 0, 0);
-    if (aligned) return __ldg(reinterpret_cast<const uint4 *>(row + index));
-    uint32_t words[4];
+// What stands in for absent factors of an fma chain, twice: fma(-0, +0, sum) is sum, also where sum is -0 (which an
+// underflow leaves behind), while fma(+0, +0, -0) is +0.
+constexpr uint32_t kAbsentPair = 0x80008000u;
+
+// Eight bf16 of a row of `size` from `index`, -0 beyond its end.  kAligned: rows start on 16-byte boundaries.
+template <bool kAligned>
+__device__ inline uint4 load_bf16x8(const uint16_t *row, int index, int size) {
+    if (index >= size) return make_uint4(kAbsentPair, kAbsentPair, kAbsentPair, kAbsentPair);
+    if constexpr (kAligned) {
+        return __ldg(reinterpret_cast<const uint4 *>(row + index));
+    } else {
+        uint32_t words[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int64_t j = index + 2 * i;
-        const uint32_t low = j < size ? __ldg(row + j) : 0;
-        const uint32_t high = j + 1 < size ? __ldg(row + j + 1) : 0;
-        words[i] = low | high << 16;
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t low = index + 2 * i < size ? __ldg(row + index + 2 * i) : 0x8000u;
+            const uint32_t high = index + 2 * i + 1 < size ? __ldg(row + index + 2 * i + 1) : 0x8000u;
+            words[i] = low | high << 16;
+        }
+        return make_uint4(words[0], words[1], words[2], words[3]);
     }
-    return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 // Indexes of rows and columns, and counts of tiles, fit in an int; products of two sizes need not.
@@ -78,6 +93,36 @@ inline int find_device(Device &device) {
     if (int error = cudaGetDevice(&id)) return error;
     if (int error = cudaDeviceGetAttribute(&device.major, cudaDevAttrComputeCapabilityMajor, id)) return error;
     return cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id);
+}
+
+// A kernel may begin before the one ahead of it in the stream has ended, if that one allows it and the launch asks for
+// it (Hopper); it must wait before it reads what that one wrote.
+__device__ inline void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Launches a kernel that calls wait_for_previous_kernel; 0 or a cudaError_t.
+template <typename... Parameters, typename... Arguments>
+int launch_early(void (*kernel)(Parameters...), const Device &device, int64_t blocks, int threads, int shared_bytes,
+                 cudaStream_t stream, Arguments... arguments) {
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(unsigned(blocks));
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = device.major >= 9 ? 1 : 0;
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
 // Lets a kernel use `bytes` of dynamic shared memory; 0 or a cudaError_t.

@@ -22,7 +22,7 @@ __global__ void outer_product(const uint16_t *__restrict__ grad, const uint16_t 
     const int rows = int(min(int64_t(kSlab), N - n0));
     for (int i = threadIdx.x; i < kSlab * kRows; i += blockDim.x) {
         const int t = i / kSlab, n = i % kSlab;
-        g[n][t] = t < T && n < rows ? bf16_value(__ldg(grad + t * N + n0 + n)) : 0.0f;
+        g[n][t] = t < T && n < rows ? bf16_value(__ldg(grad + t * N + n0 + n)) : -0.0f;
     }
     __syncthreads();
 
@@ -36,7 +36,8 @@ __global__ void outer_product(const uint16_t *__restrict__ grad, const uint16_t 
     if (k >= K) return;
     float a[kRows][8];
 #pragma unroll
-    for (int t = 0; t < kRows; ++t) unpack_bf16x8(load_bf16x8(act + t * K, t < T ? k : K, K, true), a[t]);
+    for (int t = 0; t < kRows; ++t)
+        unpack_bf16x8(t < T ? load_bf16x8<true>(act + t * K, int(k), int(K)) : make_uint4(0, 0, 0, 0), a[t]);
 
     uint16_t *out = d_weight + n0 * K + k;
 #pragma unroll 4
@@ -65,73 +66,98 @@ int launch_outer_product(const uint16_t *grad, const uint16_t *act, uint16_t *d_
 
 // ---- many rows ------------------------------------------------------------------------------------------------------
 
-constexpr int kTile = 128, kDepth = 16, kThreads = 256;
+constexpr int kTile = 128, kDepth = 16;  // of d_weight, both ways; rows of grad and act per stage
+constexpr int kOwn = 8;  // rows and columns of d_weight per thread: two pieces of four, 16 rows or 32 columns apart
+constexpr int kThreads = (kTile / kOwn) * (kTile / kOwn);
+constexpr int kPieces = kDepth * kTile / 8 / kThreads;  // 16-byte pieces of each operand per thread and stage
 
-// Reads one 16-byte piece of the kDepth x kTile tile of a [T, columns] matrix: 8 columns of row t0 + thread / 16.
-__device__ inline uint4 fetch_piece(const uint16_t *matrix, int64_t t0, int64_t column0, int64_t T, int64_t columns,
-                                    bool aligned) {
-    const int64_t t = t0 + threadIdx.x / 16;
-    if (t >= T) return make_uint4(0, 0, 0, 0);
-    return load_bf16x8(matrix + t * columns, column0 + threadIdx.x % 16 * 8, columns, aligned);
+// This thread's pieces of the kDepth x kTile tiles of a [T, columns] matrix, one tile below the other.
+template <bool kAligned>
+struct Pieces {
+    const uint16_t *next;
+    int t, column, T, columns;
+    uint4 bits[kPieces];
+
+    __device__ Pieces(const uint16_t *matrix, int column0, int T, int columns)
+        : t(threadIdx.x / 16), column(column0 + threadIdx.x % 16 * 8), T(T), columns(columns) {
+        // Columns beyond the end read the last ones; their results are not stored.
+        if (kAligned) column = min(column, columns - 8);
+        next = matrix + int64_t(t) * columns + column;
+    }
+
+    // Fetches the next tile; `absent` fills rows beyond T.
+    __device__ void fetch(uint32_t absent) {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i, t += kThreads / 16, next += kThreads / 16 * int64_t(columns)) {
+            if (t >= T)
+                bits[i] = make_uint4(absent, absent, absent, absent);
+            else
+                bits[i] = load_bf16x8<kAligned>(next - column, column, columns);
+        }
+    }
+
+    __device__ void store(float (&tile)[kDepth][kTile]) const {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i)
+            store_floats(&tile[threadIdx.x / 16 + i * (kThreads / 16)][threadIdx.x % 16 * 8], bits[i]);
+    }
+};
+
+// Two pieces of four of a row of a tile.
+__device__ inline void load_own(float (&v)[kOwn], const float *row, int apart) {
+    *reinterpret_cast<float4 *>(v) = *reinterpret_cast<const float4 *>(row);
+    *reinterpret_cast<float4 *>(v + 4) = *reinterpret_cast<const float4 *>(row + apart);
 }
 
-__device__ inline void store_piece(float (&tile)[kDepth][kTile], const uint4 &piece) {
-    float v[8];
-    unpack_bf16x8(piece, v);
-    float4 *out = reinterpret_cast<float4 *>(&tile[threadIdx.x / 16][threadIdx.x % 16 * 8]);
-    out[0] = make_float4(v[0], v[1], v[2], v[3]);
-    out[1] = make_float4(v[4], v[5], v[6], v[7]);
-}
-
+template <bool kAligned>
 __global__ void __launch_bounds__(kThreads, 2)
     matrix_product(const uint16_t *__restrict__ grad, const uint16_t *__restrict__ act,
-                   uint16_t *__restrict__ d_weight, uint16_t *__restrict__ d_bias, int64_t T, int64_t N, int64_t K) {
+                   uint16_t *__restrict__ d_weight, uint16_t *__restrict__ d_bias, int T, int N, int K) {
     __shared__ float g[2][kDepth][kTile], a[2][kDepth][kTile];
-    const int64_t k_tiles = ceil_div<int64_t>(K, kTile);
-    const int64_t n0 = blockIdx.x / k_tiles * kTile, k0 = blockIdx.x % k_tiles * kTile;
-    const bool aligned = N % 8 == 0, has_bias = k0 == 0 && threadIdx.x < kTile;
-    // 8 warps as 4 x 2, each 32 n x 64 k; lanes as 4 x 8; a thread owns n, n + 16 and k, k + 32, four of each.
+    const int k_tiles = ceil_div(K, kTile);
+    const int n0 = blockIdx.x / k_tiles * kTile, k0 = blockIdx.x % k_tiles * kTile;
+    const bool has_bias = k0 == 0 && threadIdx.x < kTile;
+    // Warps in two columns of 64 k, each 32 n high; lanes as 4 n x 8 k.
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int n = warp / 2 * 32 + lane / 8 * 4, k = warp % 2 * 64 + lane % 8 * 4;
 
-    float sum[8][8] = {}, bias_sum = 0.0f;
-    store_piece(g[0], fetch_piece(grad, 0, n0, T, N, aligned));
-    store_piece(a[0], fetch_piece(act, 0, k0, T, K, true));
-    __syncthreads();
-    int current = 0;
-    for (int64_t t0 = 0; t0 < T; t0 += kDepth, current ^= 1) {
-        const uint4 next_g = fetch_piece(grad, t0 + kDepth, n0, T, N, aligned);
-        const uint4 next_a = fetch_piece(act, t0 + kDepth, k0, T, K, true);
+    float sum[kOwn][kOwn] = {}, bias_sum = 0.0f;
+    Pieces<kAligned> next_g(grad, n0, T, N);
+    Pieces<true> next_a(act, k0, T, K);
+    next_g.fetch(kAbsentPair);
+    next_a.fetch(0);
+    int buffer = 0;
+    for (int t0 = 0; t0 < T; t0 += kDepth, buffer ^= 1) {
+        next_g.store(g[buffer]);
+        next_a.store(a[buffer]);
+        __syncthreads();
+        next_g.fetch(kAbsentPair);
+        next_a.fetch(0);
 #pragma unroll
         for (int t = 0; t < kDepth; ++t) {
-            float x[8], y[8];
-            *reinterpret_cast<float4 *>(x) = *reinterpret_cast<const float4 *>(&g[current][t][n]);
-            *reinterpret_cast<float4 *>(x + 4) = *reinterpret_cast<const float4 *>(&g[current][t][n + 16]);
-            *reinterpret_cast<float4 *>(y) = *reinterpret_cast<const float4 *>(&a[current][t][k]);
-            *reinterpret_cast<float4 *>(y + 4) = *reinterpret_cast<const float4 *>(&a[current][t][k + 32]);
+            float x[kOwn], y[kOwn];
+            load_own(x, &g[buffer][t][n], 16);
+            load_own(y, &a[buffer][t][k], 32);
 #pragma unroll
-            for (int i = 0; i < 8; ++i)
+            for (int i = 0; i < kOwn; ++i)
 #pragma unroll
-                for (int j = 0; j < 8; ++j) sum[i][j] = __fmaf_rn(x[i], y[j], sum[i][j]);
+                for (int j = 0; j < kOwn; ++j) sum[i][j] = __fmaf_rn(x[i], y[j], sum[i][j]);
         }
         if (has_bias)
 #pragma unroll
-            for (int t = 0; t < kDepth; ++t) bias_sum = __fadd_rn(bias_sum, g[current][t][threadIdx.x]);
-        store_piece(g[current ^ 1], next_g);
-        store_piece(a[current ^ 1], next_a);
-        __syncthreads();
+            for (int t = 0; t < kDepth; ++t) bias_sum = __fadd_rn(bias_sum, g[buffer][t][threadIdx.x]);
     }
 
     if (has_bias && n0 + threadIdx.x < N) d_bias[n0 + threadIdx.x] = uint16_t(pack_bf16(bias_sum, 0.0f));
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int64_t row = n0 + n + i % 4 + i / 4 * 16;
+    for (int i = 0; i < kOwn; ++i) {
+        const int row = n0 + n + i % 4 + i / 4 * 16;
         if (row >= N) continue;
 #pragma unroll
-        for (int j = 0; j < 8; j += 4) {
-            const int64_t column = k0 + k + j / 4 * 32;
+        for (int j = 0; j < kOwn; j += 4) {
+            const int column = k0 + k + j / 4 * 32;
             if (column >= K) continue;
-            *reinterpret_cast<uint2 *>(d_weight + row * K + column) =
+            *reinterpret_cast<uint2 *>(d_weight + int64_t(row) * K + column) =
                 make_uint2(pack_bf16(sum[i][j], sum[i][j + 1]), pack_bf16(sum[i][j + 2], sum[i][j + 3]));
         }
     }
@@ -151,6 +177,7 @@ extern "C" int adaln_cuda_d_weight_bias(const void *grad_table, const void *act_
     if (T <= 4) return launch_outer_product<4>(grad, act, d_weight, d_bias, T, N, K, stream);
     if (T <= 8) return launch_outer_product<8>(grad, act, d_weight, d_bias, T, N, K, stream);
     const int64_t blocks = ceil_div<int64_t>(N, kTile) * ceil_div<int64_t>(K, kTile);
-    matrix_product<<<unsigned(blocks), kThreads, 0, stream>>>(grad, act, d_weight, d_bias, T, N, K);
+    const auto product = N % 8 == 0 ? matrix_product<true> : matrix_product<false>;
+    product<<<unsigned(blocks), kThreads, 0, stream>>>(grad, act, d_weight, d_bias, int(T), int(N), int(K));
     return cudaGetLastError();
 }

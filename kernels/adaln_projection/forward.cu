@@ -34,49 +34,56 @@ __device__ inline void add(float (&sum)[4], const Float4 &group) {
     for (int i = 0; i < 4; ++i) sum[i] = __fadd_rn(sum[i], group.v[i]);
 }
 
-// A warp owns 8 * kActTiles rows of act and 8 * kWeightTiles rows of the weight.  A lane copies its own pieces of the
-// coming kDepth groups of steps of the weight to its own places in shared memory and so waits for nobody but itself;
-// act is small and read through the first-level cache.
+// A warp owns 8 * kActTiles rows of act and 8 * kWeightTiles rows of the weight.  It copies the coming kDepth groups of
+// two steps of the weight, 128 bytes of each row, to shared memory of its own, so no warp waits for another; act is small
+// and read through the first-level cache.
 template <int kActTiles, int kWeightTiles, int kDepth>
 __global__ void __launch_bounds__(32 * kWarps)
     forward_stream(const uint16_t *__restrict__ act, const uint16_t *__restrict__ weight,
                    const uint16_t *__restrict__ bias, uint16_t *__restrict__ table, int T, int N, int K) {
-    __shared__ uint4 ring[kDepth][kSteps][kWeightTiles][32 * kWarps];
-    const int act_blocks = ceil_div(T, 8 * kActTiles);
+    __shared__ uint4 rings[kWarps][kDepth][kWeightTiles][8][8];  // [row][piece], pieces of odd rows swapped by halves
+    const int act_blocks = ceil_div(T, 8 * kActTiles), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int t0 = blockIdx.x % act_blocks * (8 * kActTiles);
-    const int n0 = (blockIdx.x / act_blocks * kWarps + threadIdx.x / 32) * (8 * kWeightTiles);
+    const int n0 = (blockIdx.x / act_blocks * kWarps + warp) * (8 * kWeightTiles);
     if (n0 >= N) return;
-    const int row = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+    const int row = lane / 4, quad = lane % 4;
+    auto &ring = rings[warp];
 
     // Rows beyond the end read the last row; their results are not stored.  Columns beyond K are zeros, which add +0 to
     // sums that are never -0 and so change nothing.
-    const uint16_t *weight_rows[kWeightTiles], *act_rows[kActTiles];
-#pragma unroll
-    for (int i = 0; i < kWeightTiles; ++i) weight_rows[i] = weight + int64_t(min(n0 + 8 * i + row, N - 1)) * K;
+    const uint16_t *act_rows[kActTiles], *next[kWeightTiles][2];
 #pragma unroll
     for (int i = 0; i < kActTiles; ++i) act_rows[i] = act + int64_t(min(t0 + 8 * i + row, T - 1)) * K;
+#pragma unroll
+    for (int i = 0; i < kWeightTiles; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            next[i][half] = weight + int64_t(min(n0 + 8 * i + 4 * half + lane / 8, N - 1)) * K + lane % 8 * 8;
 
-    int next_k = 8 * quad, slot = 0;
+    int next_k = lane % 8 * 8, slot = 0;
     const auto fetch = [&] {
 #pragma unroll
-        for (int s = 0; s < kSteps; ++s, next_k += 32)
+        for (int i = 0; i < kWeightTiles; ++i)
 #pragma unroll
-            for (int i = 0; i < kWeightTiles; ++i)
-                copy_async(&ring[slot][s][i][threadIdx.x], weight_rows[i] + (next_k < K ? next_k : 0), next_k < K);
+            for (int half = 0; half < 2; ++half, next[i][half - 1] += 32 * kSteps)
+                copy_async(&ring[slot][i][4 * half + lane / 8][lane % 8 ^ lane / 8 % 2 * 4], next[i][half], next_k < K);
         commit_copies();
+        next_k += 32 * kSteps;
         slot = slot == kDepth - 1 ? 0 : slot + 1;
     };
+#pragma unroll 1
     for (int i = 0; i < kDepth - 1; ++i) fetch();
 
     float sums[(kActTiles + 1) / 2][kWeightTiles][4] = {};
     int full = 0;
     for (int k0 = 8 * quad; k0 < K + 8 * quad; k0 += 32 * kSteps) {
         wait_copies<kDepth - 2>();
+        __syncwarp();
         uint4 w[kSteps][kWeightTiles];
 #pragma unroll
         for (int s = 0; s < kSteps; ++s)
 #pragma unroll
-            for (int i = 0; i < kWeightTiles; ++i) w[s][i] = ring[full][s][i][threadIdx.x];
+            for (int i = 0; i < kWeightTiles; ++i) w[s][i] = ring[full][i][row][(4 * s + quad) ^ row % 2 * 4];
         full = full == kDepth - 1 ? 0 : full + 1;
         fetch();
 #pragma unroll
@@ -123,8 +130,8 @@ int launch_stream(const uint16_t *act, const uint16_t *weight, const uint16_t *b
 }
 
 // From here on a Hopper reuses the weight through wgmma; in units of 64 rows of act per block.
-constexpr int64_t kFirstHopperRows = 17;
-int hopper_columns(int64_t T) { return T <= 64 ? 1 : T <= 128 ? 2 : 4; }
+constexpr int64_t kFirstHopperRows = 5;
+int hopper_columns(int64_t T) { return T <= 64 ? 1 : 2; }
 
 }  // namespace
 }  // namespace adaln
@@ -133,7 +140,7 @@ extern "C" int64_t adaln_cuda_forward_scratch_bytes(int64_t T, int64_t N, int64_
     using namespace adaln;
     if (bad_sizes(T, N, K) || T < kFirstHopperRows) return 0;
     const int64_t rows = 64 * hopper_columns(T);
-    return ceil_div(T, rows) * rows * ceil_div<int64_t>(K, 32) * 32 * int64_t(sizeof(uint16_t));
+    return ceil_div(T, rows) * rows * ceil_div<int64_t>(K, kStageK) * kStageK * int64_t(sizeof(uint16_t));
 }
 
 extern "C" int adaln_cuda_forward(const void *act_bf16, const void *weight_bf16, const void *bias_bf16,
@@ -148,10 +155,9 @@ extern "C" int adaln_cuda_forward(const void *act_bf16, const void *weight_bf16,
     Device device;
     if (int error = find_device(device)) return error;
     if (T >= kFirstHopperRows && device.major == 9) {
-        const int columns = hopper_columns(T);
-        const auto forward = columns == 1 ? launch_hopper<1> : columns == 2 ? launch_hopper<2> : launch_hopper<4>;
-        return forward(act, weight, bias, table, static_cast<uint4 *>(scratch), int(T), int(N), int(K),
-                       device.multiprocessors, stream);
+        const auto forward = hopper_columns(T) == 1 ? launch_hopper<1> : launch_hopper<2>;
+        return forward(act, weight, bias, table, static_cast<uint4 *>(scratch), int(T), int(N), int(K), device,
+                       stream);
     }
     const auto forward = T <= 8    ? launch_stream<1, 1, 6>
                          : T <= 16 ? launch_stream<2, 1, 6>
