@@ -49,7 +49,7 @@ CONFIGFILE = os.path.relpath(workflow.configfiles[-1]) if workflow.configfiles e
 # A job finds `python` (Snakemake's, unless its conda environment comes first) and our packages, wherever the
 # workflow is run from. script: is not used: it would let a job see the host's packages.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-shell.prefix(f"export PYTHONPATH={shlex.quote(str(SOURCE))}; ")
+shell.prefix(f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(SOURCE))}; ")
 
 # Snakemake takes GPUs to be endless unless it is told how many there are. A user's `--resources gpu=N` wins, and on
 # a cluster it is the scheduler that deals them out.
