@@ -1,4 +1,4 @@
-"""`snakemake --report` of a finished audit: pages, tables and figures with captions, categories and labels."""
+"""`snakemake --report` of a finished audit: files with captions, categories and labels."""
 
 import re
 import zipfile
