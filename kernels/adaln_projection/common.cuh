@@ -95,8 +95,8 @@ inline int find_device(Device &device) {
     return cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id);
 }
 
-// A kernel may begin before the one ahead of it in the stream has ended, if that one allows it and the launch asks for
-// it (Hopper); it must wait before it reads what that one wrote.
+// A kernel may begin before the one ahead of it in the stream has ended, if that one allows it and the launch asks
+// for it (Hopper); it must wait before it reads what that one wrote.
 __device__ inline void let_next_kernel_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

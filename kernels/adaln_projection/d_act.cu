@@ -1,11 +1,11 @@
 // d_act[t, k]: n in chunks of 64, each an ascending fma chain from 0; chunk sums added in ascending order.
 //
-// Few rows: bound by reading the weight, so all multiprocessors stream chunks of it; the chunk sums go to scratch and a
-// second kernel adds them in order.  At most eight rows share a pass, so scratch stays small (130 MB at H3's width).
-// Many rows take d_act_fused_fold.cuh, which gives the same bits.
+// Few rows: bound by reading the weight, so all multiprocessors stream chunks of it; the chunk sums go to scratch
+// and a second kernel adds them in order.  At most eight rows share a pass, so scratch stays small (130 MB at H3's
+// width). Many rows take d_act_fused_fold.cuh, which gives the same bits.
 //
-// The total starts at -0, to which adding the first chunk's sum gives that sum, whatever its sign.  Absent n have a grad
-// of -0 and a weight of +0, absent chunks a sum of -0: neither changes a bit.
+// The total starts at -0, to which adding the first chunk's sum gives that sum, whatever its sign.  Absent n have a
+// grad of -0 and a weight of +0, absent chunks a sum of -0: neither changes a bit.
 #include "common.cuh"
 #include "d_act_fused_fold.cuh"
 
@@ -17,8 +17,8 @@ constexpr int64_t kMostRowsInPasses = 32;
 
 constexpr int kBatch = 4, kBatches = 5;  // rows per group of copies, groups in flight
 
-// Blocks take chunks in turn.  A thread owns 8 columns: it copies its own pieces of the coming rows of the weight to its
-// own places in shared memory, so it waits for nobody but itself.
+// Blocks take chunks in turn.  A thread owns 8 columns: it copies its own pieces of the coming rows of the weight
+// to its own places in shared memory, so it waits for nobody but itself.
 template <int kRows>
 __global__ void chunk_sums(const uint16_t *__restrict__ grad, const uint16_t *__restrict__ weight,
                            float *__restrict__ sums, int rows, int N, int K) {

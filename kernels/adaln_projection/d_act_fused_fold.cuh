@@ -1,8 +1,8 @@
 // d_act for many rows.
 //
-// A block owns 8 or 16 rows x 168 columns of d_act and walks all of N.  Groups of 21 threads take consecutive chunks at
-// once, one chunk each; the chunk sums meet in shared memory and are added in order, so none leaves the multiprocessor.
-// 8 rows keep more multiprocessors busy, 16 rows use what is fetched twice as often.
+// A block owns 8 or 16 rows x 168 columns of d_act and walks all of N.  Groups of 21 threads take consecutive
+// chunks at once, one chunk each; the chunk sums meet in shared memory and are added in order, so none leaves the
+// multiprocessor. 8 rows keep more multiprocessors busy, 16 rows use what is fetched twice as often.
 #pragma once
 
 #include <type_traits>
@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(FoldTile<kRows>::kThreads, 1)
     const int t0 = blockIdx.x / column_tiles * kRows, k0 = min(int(blockIdx.x) % column_tiles * kColumns, K - kColumns);
     const int group = min(int(threadIdx.x) / kMembers, kGroups - 1), member = threadIdx.x % kMembers;
 
-    // grad: a thread fetches some pieces of eight n of a row of the next stage, and stores them as float32 when it is due.
+    // grad: a thread fetches some pieces of eight n of a row of the next stage, and stores them as float32 when it
+    // is due.
     constexpr int kGroupPieces = kRows * kStage / 8;
     const int row = threadIdx.x % kRows, half = threadIdx.x / kRows % 2, first_group = threadIdx.x / kGroupPieces;
     const uint16_t *const grad_row = grad + int64_t(min(t0 + row, T - 1)) * N;  // rows beyond T are not stored

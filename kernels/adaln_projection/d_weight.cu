@@ -3,7 +3,7 @@
 //
 // Few rows: an outer product, bound by writing d_weight.  A thread keeps 8 columns of act in registers and walks down
 // rows of d_weight.  Many rows: a float32 matrix product of 128 x 128 tiles that walks t once, without splitting it; a
-// thread owns 8 x 8 outputs.  Rows beyond T count as zeros: fma(0, 0, sum) is sum, which is never -0.
+// thread owns 8 x 8 outputs.  Rows beyond T have a grad of -0 and an act of +0, which leave a chain as it is.
 #include "common.cuh"
 
 namespace adaln {
@@ -66,7 +66,8 @@ int launch_outer_product(const uint16_t *grad, const uint16_t *act, uint16_t *d_
 
 // ---- many rows ------------------------------------------------------------------------------------------------------
 
-constexpr int kTile = 128, kDepth = 16;  // of d_weight, both ways; rows of grad and act per stage
+constexpr int kTile = 128;  // rows and columns of d_weight per block
+constexpr int kDepth = 16;  // rows of grad and act per stage
 constexpr int kOwn = 8;  // rows and columns of d_weight per thread: two pieces of four, 16 rows or 32 columns apart
 constexpr int kThreads = (kTile / kOwn) * (kTile / kOwn);
 constexpr int kPieces = kDepth * kTile / 8 / kThreads;  // 16-byte pieces of each operand per thread and stage

@@ -1,9 +1,9 @@
 // table = act @ weight.T + bias, with the reduction order of CONTRACT.md.
 //
-// One mma.sync m16n8k16 sums one group of 16 products from a zero accumulator; an ordinary float32 add takes its result
-// into the running sum.  `act` is the 16-row operand, the weight the 8-column operand.  Neither needs a shuffle: the
-// lane with fragment row r and quad q reads the eight consecutive k (16 bytes) from 8 q of row r; their first half is
-// its share of group one, their second half its share of group two.
+// One mma.sync m16n8k16 sums one group of 16 products from a zero accumulator; an ordinary float32 add takes its
+// result into the running sum.  `act` is the 16-row operand, the weight the 8-column operand.  Neither needs a
+// shuffle: the lane with fragment row r and quad q reads the eight consecutive k (16 bytes) from 8 q of row r;
+// their first half is its share of group one, their second half its share of group two.
 //
 // Many rows on Hopper take forward_hopper.cuh, which gives the same bits.
 #include "common.cuh"
@@ -34,9 +34,9 @@ __device__ inline void add(float (&sum)[4], const Float4 &group) {
     for (int i = 0; i < 4; ++i) sum[i] = __fadd_rn(sum[i], group.v[i]);
 }
 
-// A warp owns 8 * kActTiles rows of act and 8 * kWeightTiles rows of the weight.  It copies the coming kDepth groups of
-// two steps of the weight, 128 bytes of each row, to shared memory of its own, so no warp waits for another; act is small
-// and read through the first-level cache.
+// A warp owns 8 * kActTiles rows of act and 8 * kWeightTiles rows of the weight.  It copies the coming kDepth
+// groups of two steps of the weight, 128 bytes of each row, to shared memory of its own, so no warp waits for
+// another; act is small and read through the first-level cache.
 template <int kActTiles, int kWeightTiles, int kDepth>
 __global__ void __launch_bounds__(32 * kWarps)
     forward_stream(const uint16_t *__restrict__ act, const uint16_t *__restrict__ weight,
@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(32 * kWarps)
     const int row = lane / 4, quad = lane % 4;
     auto &ring = rings[warp];
 
-    // Rows beyond the end read the last row; their results are not stored.  Columns beyond K are zeros, which add +0 to
-    // sums that are never -0 and so change nothing.
+    // Rows beyond the end read the last row; their results are not stored.  Columns beyond K are zeros, which add
+    // +0 to sums that are never -0 and so change nothing.
     const uint16_t *act_rows[kActTiles], *next[kWeightTiles][2];
 #pragma unroll
     for (int i = 0; i < kActTiles; ++i) act_rows[i] = act + int64_t(min(t0 + 8 * i + row, T - 1)) * K;

@@ -1,10 +1,11 @@
 // The forward for many rows on Hopper (sm_90a): wgmma.m64n64k16 from a zero accumulator gives the bits of mma.sync.
 //
-// A block owns 192 rows of the weight, 64 per multiplying warpgroup, and 64 * kColumns rows of act, and walks K in stages
-// of 64, four groups of 16 k each.  The weight comes from registers: a warp copies its 16 rows ahead to shared memory of
-// its own, and 16 bytes of a row hold a lane's share of two groups.  act comes from shared memory, where a group must lie
-// together; pack_act writes it to scratch in the very order of a stage's tile, which one bulk copy then fetches.
-// While the tensor cores work on some results, the float32 units add others to the running sums.
+// A block owns 192 rows of the weight, 64 per multiplying warpgroup, and 64 * kColumns rows of act, and walks K in
+// stages of 64, four groups of 16 k each.  The weight comes from registers: a warp copies its 16 rows ahead to
+// shared memory of its own, and 16 bytes of a row hold a lane's share of two groups.  act comes from shared memory,
+// where a group must lie together; pack_act writes it to scratch in the very order of a stage's tile, which one
+// bulk copy then fetches. While the tensor cores work on some results, the float32 units add others to the running
+// sums.
 #pragma once
 
 #include "common.cuh"
@@ -25,8 +26,8 @@ constexpr int kActPieces = 64 * kColumns * kStageK / 8;  // 16-byte pieces of ac
 
 template <int kColumns>
 struct HopperTile {
-    // Act rows per instruction.  Narrow ones take turns in two sets of result registers, so that the tensor cores work
-    // on one while the other is added; with wide ones the warpgroups take turns.
+    // Act rows per instruction.  Narrow ones take turns in two sets of result registers, so that the tensor cores
+    // work on one while the other is added; with wide ones the warpgroups take turns.
     static constexpr int kWidth = kColumns == 1 ? 64 : 128, kParts = 64 * kColumns / kWidth;
     static constexpr int kResults = kWidth == 64 ? 2 : 1;
     static constexpr int kActStages = 8 / kColumns;
@@ -37,8 +38,8 @@ struct HopperTile {
     uint64_t full[kActStages], empty[kActStages];
 };
 
-// scratch[tile][step][row / 8][piece][row % 8] of 16 bytes: piece p holds k = 32 step + 8 q + 2 p + {0, 1}, q = 0..3, so
-// pieces 0 and 1 are group one, 2 and 3 group two.  Zeros beyond T and K.
+// scratch[tile][step][row / 8][piece][row % 8] of 16 bytes: piece p holds k = 32 step + 8 q + 2 p + {0, 1}, q =
+// 0..3, so pieces 0 and 1 are group one, 2 and 3 group two.  Zeros beyond T and K.
 __global__ void pack_act(const uint16_t *__restrict__ act, uint4 *__restrict__ scratch, int T, int K, int steps,
                          int tile_rows, int64_t total) {
     let_next_kernel_begin();

@@ -47,7 +47,8 @@ struct Result {
 #define ADALN_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define ADALN_16(d, i) ADALN_4(d, i), ADALN_4(d, i + 4), ADALN_4(d, i + 8), ADALN_4(d, i + 12)
 
-// Starts the sums of one group of products, 64 rows of the weight by kWidth of act, from zero; `r` may be read only after wait_results.
+// Starts the sums of one group of products, 64 rows of the weight by kWidth of act, from zero; `r` may be read only
+// after wait_results.
 __device__ inline void start_group(Result<64> &r, const uint32_t (&a)[4], uint64_t act) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     asm volatile(
