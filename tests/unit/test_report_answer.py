@@ -42,6 +42,7 @@ def test_plain_not_row_invariant():
     world.varying_rows(PLAIN, "grad_temb", 1)
     assert sentences(world) == [
         REUSED + "diffusers[sglang], diffusers[vllm] and rl_kernel.",
+        "May not be reused: diffusers[plain] (not row-invariant).",
         "May replace one another, bit for bit: diffusers[sglang], diffusers[vllm] and rl_kernel.",
         "No other has all the bits of diffusers[plain].",
     ]
@@ -55,7 +56,6 @@ def test_nobody_equals_anybody():
     assert sentences(world) == [
         "None may be reused as it is.",
         "None may replace another: no two were shown to have the same bits in every tensor and case.",
-        "No other has all the bits of diffusers[plain] or of rl_kernel.",
     ]
 
 
@@ -79,17 +79,48 @@ def test_inert_mode():
     ]
 
 
-@pytest.mark.parametrize("what", ["unavailable library", "incomparable machine"])
-def test_what_is_not_known_is_said(what):
+def test_two_that_ran_the_same_kernels_do_not_replace_one_another():
+    world = World(labels=(PLAIN, VLLM, KERNEL))
+    world.other_bits(KERNEL, "out_0")
+    for case in world.cases:
+        world.cells[VLLM, case]["witness"] = witness("vllm", kernel="gemm_plain")
+    assert sentences(world)[1:] == [
+        "No two that compute in different ways have the same bits in every tensor and case.",
+        (
+            "Equal, but vacuously, for a mode did nothing or two modes did the same: "
+            "diffusers[plain] to diffusers[vllm]."
+        ),
+    ]
+
+
+def test_two_that_a_third_shows_to_be_equal_are_not_called_vacuous():
     world = World()
-    if what == "unavailable library":
-        world.stop(SGLANG, "unavailable", "sglang is not installed")
-    else:
+    for case in world.cases:
+        world.cells[SGLANG, case]["witness"] = world.cells[VLLM, case]["witness"]
+    assert sentences(world)[1:] == [
+        "Any may replace any other: all have the same bits in every tensor and case."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("unavailable library", "Did not run: diffusers[sglang]."),
+        ("unavailable at one case", "Did not run in every case: diffusers[sglang]."),
+        ("incomparable machine", "Can't be compared with any other: diffusers[sglang]."),
+    ],
+)
+def test_what_is_not_known_is_said(what, said):
+    world = World()
+    if what == "incomparable machine":
         world.elsewhere(SGLANG, "NVIDIA H100")
+    else:
+        cases = (4,) if what == "unavailable at one case" else ()
+        world.stop(SGLANG, "unavailable", "sglang is not installed", *cases)
     assert sentences(world) == [
         REUSED + "diffusers[plain], diffusers[vllm] and rl_kernel.",
         "May replace one another, bit for bit: diffusers[plain], diffusers[vllm] and rl_kernel.",
-        "Nothing is known of: diffusers[sglang].",
+        said,
     ]
 
 

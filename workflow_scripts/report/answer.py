@@ -3,7 +3,7 @@
 from collections import Counter
 
 from workflow_scripts.report.pairs import DIFFERS, UNKNOWN, VACUOUS
-from workflow_scripts.report.verdicts import EXTEND, REUSE
+from workflow_scripts.report.verdicts import EXTEND, NEW, REUSE
 from workflow_scripts.report.words import Json, listing
 
 
@@ -22,10 +22,12 @@ def answer(report: Json) -> list[str]:
     return [
         _reuse(report),
         *_extend(report),
+        *_new(report),
         _replace(report),
         *_alone(report),
         *_vacuous(report),
-        *_unknown(report),
+        *_absent(report),
+        *_apart(report),
     ]
 
 
@@ -46,8 +48,23 @@ def _extend(report: Json) -> list[str]:
     return [f"May be built upon: {listing(labels)}."] if labels else []
 
 
+def _new(report: Json) -> list[str]:
+    """What may not be reused, beside what may; by what it lacks."""
+    by_lack: dict[str, list[str]] = {}
+    for entry in report["implementations"]:
+        if entry["verdict"]["verdict"] == NEW:
+            lacks = listing(reason.partition(":")[0] for reason in entry["verdict"]["reasons"])
+            by_lack.setdefault(lacks, []).append(entry["label"])
+    if not by_lack or not _with_verdict(report, REUSE):
+        return []
+    parts = [f"{listing(labels)} ({lacks})" for lacks, labels in by_lack.items()]
+    return [f"May not be reused: {'; '.join(parts)}."]
+
+
 def _replace(report: Json) -> str:
     groups = report["interchangeable"]
+    if not groups and _vacuous(report):
+        return "No two that compute in different ways have the same bits in every tensor and case."
     if not groups:
         return "None may replace another: no two were shown to have the same bits in every tensor and case."
     if groups == [[entry["label"] for entry in report["implementations"]]]:
@@ -56,7 +73,9 @@ def _replace(report: Json) -> str:
 
 
 def _alone(report: Json) -> list[str]:
-    """Baselines of which no other implementation has the bits."""
+    """Baselines of which no other implementation has the bits; nothing where that holds of all there are."""
+    if not report["interchangeable"]:
+        return []
     known = [pair for pair in report["pairs"] if pair["relation"] != UNKNOWN]
     alone = [
         label
@@ -68,8 +87,12 @@ def _alone(report: Json) -> list[str]:
 
 
 def _vacuous(report: Json) -> list[str]:
-    """Vacuous pairs, gathered under the implementation that most of them share."""
-    pairs = [{pair["a"], pair["b"]} for pair in report["pairs"] if pair["relation"] == VACUOUS]
+    """Vacuous pairs, gathered under the implementation that most of them share.
+
+    Without those that a third one, which computes in another way, shows to be interchangeable.
+    """
+    found = [{pair["a"], pair["b"]} for pair in report["pairs"] if pair["relation"] == VACUOUS]
+    pairs = [pair for pair in found if not any(pair <= set(group) for group in report["interchangeable"])]
     parts = []
     while pairs:
         counts = Counter(label for pair in pairs for label in sorted(pair))
@@ -82,15 +105,29 @@ def _vacuous(report: Json) -> list[str]:
     return [f"Equal, but vacuously, for a mode did nothing or two modes did the same: {'; '.join(parts)}."]
 
 
-def _unknown(report: Json) -> list[str]:
-    """Implementations of which no relation to any other is known."""
+def _absent(report: Json) -> list[str]:
+    """Implementations that did not run, everywhere or in some case."""
+    never, partly = [], []
+    for entry in report["implementations"]:
+        ran = [cell["status"] == "ok" for cell in entry["cells"].values()]
+        if not any(ran):
+            never.append(entry["label"])
+        elif not all(ran):
+            partly.append(entry["label"])
+    sentences = [("Did not run", never), ("Did not run in every case", partly)]
+    return [f"{what}: {listing(labels)}." for what, labels in sentences if labels]
+
+
+def _apart(report: Json) -> list[str]:
+    """Implementations that ran, and of which no relation to any other is known."""
     labels = [
         entry["label"]
         for entry in report["implementations"]
-        if all(
+        if all(cell["status"] == "ok" for cell in entry["cells"].values())
+        and all(
             pair["relation"] == UNKNOWN
             for pair in report["pairs"]
             if entry["label"] in (pair["a"], pair["b"])
         )
     ]
-    return [f"Nothing is known of: {listing(labels)}."] if labels else []
+    return [f"Can't be compared with any other: {listing(labels)}."] if labels else []

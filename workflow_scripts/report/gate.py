@@ -46,18 +46,29 @@ def _controls(report: Json) -> Iterator[str]:
 def _required(report: Json) -> Iterator[str]:
     entries = {entry["label"]: entry for entry in report["implementations"]}
     required = report["config"]["required"]
-    for label in sorted(entries) if required == "all" else required:
+    labels = sorted(entries) if required == "all" else required
+    for label in labels:
         if label not in entries:
             yield f"{label} is required, and is not part of the audit"
-            continue
-        cells = entries[label]["cells"]
-        by_reason: dict[str, list[str]] = {}
-        for case, cell in cells.items():
-            if cell["status"] != "ok":
-                by_reason.setdefault(f"{cell['status']}: {cell['reason']}", []).append(case)
-        for reason, cases in by_reason.items():
-            yield f"{label} is required, and at {rows(cases)} {reason}"
-        yield from _unsound(label, cells, report["cases"])
+    known = [label for label in labels if label in entries]
+    absent: dict[tuple[str, str], list[str]] = {}
+    for label in known:
+        for reason, cases in _not_ok(entries[label]["cells"]).items():
+            absent.setdefault((rows(cases), reason), []).append(label)
+    for (cases_in_words, reason), group in absent.items():
+        are = "is" if len(group) == 1 else "are"
+        yield f"{listing(group)} {are} required, and at {cases_in_words} {reason}"
+    for label in known:
+        yield from _unsound(label, entries[label]["cells"], report["cases"])
+
+
+def _not_ok(cells: Json) -> dict[str, list[str]]:
+    """Cases of the cells that are not ok, by status and reason."""
+    found: dict[str, list[str]] = {}
+    for case, cell in cells.items():
+        if cell["status"] != "ok":
+            found.setdefault(f"{cell['status']}: {cell['reason']}", []).append(case)
+    return found
 
 
 def _unsound(label: str, cells: Json, cases: list[int]) -> Iterator[str]:

@@ -9,9 +9,9 @@ import jinja2
 from workflow_scripts.report import latency, words
 from workflow_scripts.report.answer import answer, question
 from workflow_scripts.report.diagnosis import facts, headline
-from workflow_scripts.report.gate import unsteady_tensors
 from workflow_scripts.report.pairs import inert
 from workflow_scripts.report.picture import bars, bit_rows, density, shade
+from workflow_scripts.report.ran import ran, rows_reason, shared_deviations
 from workflow_scripts.report.tables import tensors
 from workflow_scripts.report.trust import machine, trust
 from workflow_scripts.report.verdicts import EXTEND, NEW, REUSE, UNKNOWN
@@ -69,7 +69,9 @@ def view(report: Json, measurements: Sequence[Json] = ()) -> Json:
         "tensors": tensors(report),
         "matrices": matrices,
         "differences": shown,
-        "ran": {entry["label"]: _ran(report, entry) for entry in report["implementations"]},
+        "ran": {entry["label"]: ran(report, entry) for entry in report["implementations"]},
+        "rows_reasons": {entry["label"]: rows_reason(entry) for entry in report["implementations"]},
+        "shared_deviations": shared_deviations(report),
         "partitions": {tensor: _partitions(report, tensor) for tensor in tensors(report)},
         "scored": any(
             cell["accuracy"] and cell["accuracy"]["status"] == "measured"
@@ -146,29 +148,6 @@ def _pictures(detail: Json, dtype: str) -> Json:
         "width": max(map(len, grid), default=0),
         "ulps": bars(detail["ulps"] or {}),
         "bits": bit_rows(detail["first"], dtype),
-    }
-
-
-def _ran(report: Json, entry: Json) -> Json | None:
-    """What an implementation's cells have in common, and the cases of what they have not; None: none ran."""
-    cells = {case: cell for case, cell in entry["cells"].items() if cell["status"] == "ok"}
-    if not cells:
-        return None
-    labels: dict[tuple[str, str, str], list[str]] = {}
-    for case, cell in cells.items():
-        for way, found in cell["labels"].items():
-            labels.setdefault((way, found["label"], found["reason"]), []).append(case)
-    return {
-        "callables": list(dict.fromkeys(cell["callable"] for cell in cells.values())),
-        "runs": min(cell["repeats"]["runs"] for cell in cells.values()),
-        "unsteady": words.places(unsteady_tensors(cells), report["cases"]),
-        "witness": next(iter(cells.values()))["witness"],
-        "labels": [
-            {"way": way, "label": label, "reason": reason, "cases": of if len(of) < len(cells) else None}
-            for (way, label, reason), of in sorted(
-                labels.items(), key=lambda found: found[0][0] == "backward"
-            )
-        ],
     }
 
 

@@ -21,7 +21,7 @@ def short(report: Json, folder: str) -> str:
     head = [question(report), *_wrapped(answer(report)), ""]
     tail = ["", *_wrapped(_trust(report)), *_gate(report), f"Report: {folder}/report.html"]
     verdicts = _verdicts(report)
-    room = LINES - len(head) - len(tail)
+    room = max(LINES - len(head) - len(tail), 1)
     if len(verdicts) > room:
         verdicts = [*verdicts[: room - 1], f"  and {len(verdicts) - room + 1} more, in {folder}/report.md"]
     return "\n".join([*head, *map(_clip, verdicts), *tail])
