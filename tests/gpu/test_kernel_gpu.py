@@ -107,7 +107,7 @@ def test_odd_shapes_equal_the_cpu_reference(rows, k):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("rows", [1, 4, 7, 16, 33, 70, 150])
 def test_all_kinds_of_values_equal_the_cpu_reference(rows, family):
-    for n, k in ((133, 88), (1736, 104)):
+    for n, k in ((133, 88), (1736, 104), (133, 200), (1736, 176)):
         inputs = problem(family, rows, n, k)
         assert_same_bits(on_gpu(*inputs), on_cpu(*inputs))
 
@@ -197,6 +197,6 @@ def test_torch_compile_keeps_every_bit():
 @pytest.mark.parametrize("rows", [1, 2, 4, 8, 16, 20, 33, 70, 130, 260])
 def test_small_problem_for_the_sanitizer(rows):
     """Runs each kernel once: compute-sanitizer --tool memcheck|racecheck python -m pytest -k sanitizer."""
-    for n, k in ((77, 40), (264, 104)):
+    for n, k in ((77, 40), (264, 104), (77, 176), (264, 200)):
         inputs = problem("normal", rows, n, k)
         assert_same_bits(on_gpu(*inputs), on_cpu(*inputs))
