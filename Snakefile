@@ -4,7 +4,8 @@ from snakemake.utils import min_version
 
 min_version("9.27.1")
 
-if not config:  # a --configfile replaces the default; Snakemake would merge the two
+# A --configfile replaces the default, even an empty one; Snakemake would merge the two.
+if not config and not workflow.configfiles:
 
     configfile: workflow.source_path("config/config.yaml")
 
