@@ -16,7 +16,6 @@ rule accuracy:
         dumps=lambda wildcards: [
             ancient(f) for key in AUDIT.implementations for f in dumps(key, wildcards.case)
         ],
-        modules=modules("launch", "accuracy", "operators.adaln_layout", "operators.adaln_projection"),
     output:
         f"{RESULTS}/accuracy/{{case}}.json",
     log:
@@ -27,6 +26,7 @@ rule accuracy:
         mem_mb=8000,
         runtime=20,
     params:
+        modules=modules("launch", "accuracy", "operators.adaln_layout", "operators.adaln_projection"),
         operator=json.dumps(AUDIT.config["operator"]),
         device=AUDIT.config["device"],
     shell:

@@ -4,10 +4,7 @@
 
 
 def latency_modules(wildcards):
-    """Our modules that a measurement imports, and the file of a callable that is found on its path."""
-    implementation = AUDIT.implementation(wildcards.implementation)
-    own = callable_files(AUDIT.config["candidates"][implementation.candidate])
-    return modules("launch", "latency", *AUDIT.plugins(implementation)) + own
+    return modules("launch", "latency", *AUDIT.plugins(AUDIT.implementation(wildcards.implementation)))
 
 
 def whole_gpu():
@@ -30,7 +27,7 @@ rule latency:
         digests=rules.inputs.output.digests,
         inputs=ancient(rules.inputs.output.dumps),
         manifest=MANIFEST,
-        modules=latency_modules,
+        callable=cell_callable,
     output:
         f"{RESULTS}/latency/{{implementation}}/{{case}}.json",
     log:
@@ -43,6 +40,7 @@ rule latency:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 15 * attempt,
     params:
+        modules=latency_modules,
         spec=cell_spec,
         variables=cell_variables,
         interpreter=cell_interpreter,
@@ -60,13 +58,14 @@ rule latency_report:
     input:
         configuration=rules.configuration.output,
         measurements=expand(rules.latency.output, implementation=AUDIT.implementations, case=AUDIT.cases),
-        modules=modules("latency_report"),
     output:
         json=f"{RESULTS}/report/latency.json",
         markdown=f"{RESULTS}/report/latency.md",
     log:
         f"{LOGS}/latency_report.log",
     localrule: True
+    params:
+        modules=modules("latency_report"),
     shell:
         "python -P -m workflow_scripts.latency_report --audit {input.configuration:q}"
         " --measurements {input.measurements:q} --json {output.json:q} --markdown {output.markdown:q} &> {log:q}"
@@ -76,7 +75,6 @@ rule bench_page:
     input:
         full=rules.report.output.full,
         latency=rules.latency_report.output.json,
-        modules=modules("make_page"),
         templates=PAGE_TEMPLATES,
     output:
         report(
@@ -88,6 +86,8 @@ rule bench_page:
     log:
         f"{LOGS}/bench_page.log",
     localrule: True
+    params:
+        modules=modules("make_page"),
     shell:
         "python -P -m workflow_scripts.make_page --report {input.full:q} --latency {input.latency:q}"
         " --output {output:q} &> {log:q}"
@@ -96,7 +96,6 @@ rule bench_page:
 rule figure_of_differing_share:
     input:
         full=rules.report.output.full,
-        modules=modules("figures"),
     output:
         svg=report(
             f"{RESULTS}/report/figures/differing_share.svg",
@@ -108,6 +107,8 @@ rule figure_of_differing_share:
     log:
         f"{LOGS}/figure_of_differing_share.log",
     localrule: True
+    params:
+        modules=modules("figures"),
     shell:
         "python -P -m workflow_scripts.figures differing_share --input {input.full:q} --outputs {output:q} &> {log:q}"
 
@@ -115,7 +116,6 @@ rule figure_of_differing_share:
 rule figure_of_latency:
     input:
         latency=rules.latency_report.output.json,
-        modules=modules("figures"),
     output:
         svg=report(
             f"{RESULTS}/report/figures/latency.svg",
@@ -127,6 +127,8 @@ rule figure_of_latency:
     log:
         f"{LOGS}/figure_of_latency.log",
     localrule: True
+    params:
+        modules=modules("figures"),
     shell:
         "python -P -m workflow_scripts.figures latency --input {input.latency:q} --outputs {output:q} &> {log:q}"
 

@@ -42,10 +42,13 @@ def cell_lacks(wildcards):
 
 
 def cell_modules(wildcards):
-    """Our modules that this cell imports, and the file of a callable that is found on its path."""
-    implementation = AUDIT.implementation(wildcards.implementation)
-    return modules("launch", "run_cell", *AUDIT.plugins(implementation)) + callable_files(
-        AUDIT.config["candidates"][implementation.candidate]
+    return modules("launch", "run_cell", *AUDIT.plugins(AUDIT.implementation(wildcards.implementation)))
+
+
+def cell_callable(wildcards):
+    """The file of a callable that is found on its candidate's path."""
+    return callable_files(
+        AUDIT.config["candidates"][AUDIT.implementation(wildcards.implementation).candidate]
     )
 
 
@@ -59,7 +62,7 @@ rule cell:
         digests=rules.inputs.output.digests,
         dumps=ancient(rules.inputs.output.dumps),
         kernel=kernel_code,
-        modules=cell_modules,
+        callable=cell_callable,
     output:
         manifest=MANIFEST,
         timing=subpath(MANIFEST, parent=True) + "/timing.json",
@@ -74,6 +77,7 @@ rule cell:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 15 * attempt,
     params:
+        modules=cell_modules,
         spec=cell_spec,
         variables=cell_variables,
         interpreter=cell_interpreter,

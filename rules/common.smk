@@ -20,7 +20,7 @@ from workflow_scripts.config import Audit
 from workflow_scripts.errors import AuditError
 from workflow_scripts.fingerprint import library_versions
 from workflow_scripts.lacking import lacking_here
-from workflow_scripts.source_closure import closure
+from workflow_scripts.source_closure import closure_digest
 from workflow_scripts.tidy import tidy
 from workflow_scripts.weights import check_weights, digest_of_weights
 
@@ -72,9 +72,12 @@ def source_files(paths):
 
 
 @cache
-def modules(*names):
-    """Source files of the modules that a job imports: an edit of one reruns the job."""
-    return source_files(closure(SOURCE, [f"workflow_scripts.{name}" for name in names]))
+def modules(*names, package="workflow_scripts"):
+    """Digest of the source of all our modules that a job imports: an edit of one reruns the job.
+
+    It is a parameter. As inputs, thirty files a job, they would make Snakemake slow on a thousand cells.
+    """
+    return closure_digest(SOURCE, [f"{package}.{name}" for name in names])
 
 
 def callable_files(candidate):

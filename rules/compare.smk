@@ -10,7 +10,6 @@ rule compare:
         dumps=lambda wildcards: ancient(
             dumps(wildcards.implementation, wildcards.case) + dumps(wildcards.baseline, wildcards.case)
         ),
-        modules=modules("compare"),
     output:
         f"{RESULTS}/compare/{{case}}/{{implementation}}/{{baseline}}.json",
     log:
@@ -19,6 +18,7 @@ rule compare:
         mem_mb=2000,
         runtime=10,
     params:
+        modules=modules("compare"),
         tensors=LAYOUT.tensor_ids,
     shell:
         "python -P -m workflow_scripts.compare --a {input.a:q} --b {input.b:q}"
@@ -31,7 +31,6 @@ rule rows:
         dumps=lambda wildcards: [
             ancient(f) for case in AUDIT.cases for f in dumps(wildcards.implementation, case)
         ],
-        modules=modules("compare_rows"),
     output:
         f"{RESULTS}/rows/{{implementation}}.json",
     log:
@@ -40,6 +39,7 @@ rule rows:
         mem_mb=2000,
         runtime=10,
     params:
+        modules=modules("compare_rows"),
         tensors=LAYOUT.row_tensors,
     shell:
         "python -P -m workflow_scripts.compare_rows --manifests {input.manifests:q} --row-tensors {params.tensors:q}"
@@ -50,7 +50,6 @@ rule control_flipped_bit:
     input:
         manifest=manifest(list(AUDIT.baselines)[0], AUDIT.cases[0]),
         dumps=ancient(dumps(list(AUDIT.baselines)[0], AUDIT.cases[0])),
-        modules=modules("control_flipped_bit"),
     output:
         f"{RESULTS}/controls/flipped_bit.json",
     log:
@@ -59,6 +58,7 @@ rule control_flipped_bit:
         mem_mb=2000,
         runtime=10,
     params:
+        modules=modules("control_flipped_bit"),
         tensor=LAYOUT.tensor_ids[0],
     shell:
         "python -P -m workflow_scripts.control_flipped_bit --manifest {input.manifest:q} --tensor {params.tensor}"

@@ -16,7 +16,6 @@ def weights_digest(wildcards):
 
 rule inputs:
     input:
-        modules=modules("launch", "make_inputs", "operators.adaln_projection"),
         weights=ancient(local(AUDIT.config["weights"]["file"])) if AUDIT.config["weights"] else [],
     output:
         digests=f"{RESULTS}/inputs/inputs.json",
@@ -27,6 +26,7 @@ rule inputs:
         mem_mb=4000,
         runtime=10,
     params:
+        modules=modules("launch", "make_inputs", "operators.adaln_projection"),
         spec=inputs_spec,
         weights=weights_digest,
         folder=subpath(output.digests, parent=True),
@@ -36,14 +36,13 @@ rule inputs:
 
 
 rule configuration:
-    input:
-        modules=modules("write_configuration"),
     output:
         f"{RESULTS}/configuration.json",
     log:
         f"{LOGS}/configuration.log",
     localrule: True
     params:
+        modules=modules("write_configuration"),
         document=lambda wildcards: json.dumps(AUDIT.document(CONFIGFILE)),
     shell:
         "python -P -m workflow_scripts.write_configuration"

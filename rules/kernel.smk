@@ -18,7 +18,6 @@ def kernel_sources():
 rule build_kernel:
     input:
         sources=kernel_sources(),
-        modules=source_files(closure(SOURCE, ["kernels.adaln_projection.build"])),
     output:
         code=f"{RESULTS}/kernel/code.json",
         build=f"{RESULTS}/kernel/build.json",
@@ -29,6 +28,7 @@ rule build_kernel:
         mem_mb=4000,
         runtime=20,
     params:
+        modules=modules("build", package="kernels.adaln_projection"),
         targets="both" if len(TARGETS) > 1 else "cpu",
         folder=subpath(output.code, parent=True),
         lacking=compilers_lacking(Path(PLACE, "kernel"), TARGETS),

@@ -13,7 +13,6 @@ rule report:
         accuracy=accuracies(),
         flipped_bit=rules.control_flipped_bit.output,
         inert=manifest(AUDIT.control.key, AUDIT.cases[0]),
-        modules=modules("make_report"),
     output:
         json=f"{RESULTS}/report/report.json",
         full=f"{RESULTS}/report/report.full.json",
@@ -31,6 +30,7 @@ rule report:
         mem_mb=2000,
         runtime=10,
     params:
+        modules=modules("make_report"),
         folder=subpath(output.json, parent=True),
     shell:
         "python -P -m workflow_scripts.make_report --audit {input.configuration:q} --manifests {input.manifests:q}"
@@ -41,7 +41,6 @@ rule report:
 rule page:
     input:
         full=rules.report.output.full,
-        modules=modules("make_page"),
         templates=PAGE_TEMPLATES,
     output:
         report(
@@ -53,6 +52,8 @@ rule page:
     log:
         f"{LOGS}/page.log",
     localrule: True
+    params:
+        modules=modules("make_page"),
     shell:
         "python -P -m workflow_scripts.make_page --report {input.full:q} --output {output:q} &> {log:q}"
 
@@ -60,22 +61,22 @@ rule page:
 rule gate:
     input:
         full=rules.report.output.full,
-        modules=modules("gate"),
     output:
         f"{RESULTS}/report/gate.json",
     log:
         f"{LOGS}/gate.log",
     localrule: True
+    params:
+        modules=modules("gate"),
     shell:
         "python -P -m workflow_scripts.gate --report {input.full:q} --output {output:q} &> {log:q}"
 
 
 rule verify:
-    input:
-        modules=modules("verify"),
     log:
         f"{LOGS}/verify.log",
     params:
+        modules=modules("verify"),
         manifests=lambda wildcards: sorted(map(str, Path(PLACE, "cells").glob("*/*/manifest.json"))),
         objects=f"{PLACE}/objects",
     shell:

@@ -1,6 +1,7 @@
 """Which of our source files a module imports, directly or not: what a job must be rerun for."""
 
 import ast
+import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -34,6 +35,16 @@ def closure(root: Path, modules: Iterable[str]) -> list[str]:
         waiting += [n for n in _imports(root, path) if n not in found]
         waiting += [parent for parent in _parents(name) if _file(root, parent)]
     return sorted(str(path) for path in found.values())
+
+
+def closure_digest(root: Path, modules: Iterable[str]) -> str:
+    """SHA-256 of the names and contents of the files of `closure`."""
+    digest = hashlib.sha256()
+    for path in map(Path, closure(root, modules)):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root)} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _file(root: Path, name: str) -> Path | None:

@@ -45,7 +45,8 @@ SOUND = {
     "threads": 2,
 }
 # What YAML can hold, among it the words that this configuration uses in other places.
-WORDS = st.sampled_from("plain quick diffusers rl_kernel diffusers[plain] all cuda vllm ../.. $(x) 1".split())
+_WORDS = "plain quick diffusers rl_kernel diffusers[plain] all cuda vllm ../.. $(x) 1"
+WORDS = st.sampled_from(_WORDS.split())
 LEAVES = (
     st.none()
     | st.booleans()

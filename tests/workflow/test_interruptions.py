@@ -9,7 +9,7 @@ import pytest
 from tests.workflow.support import planted
 from tests.workflow.support.audits import copy_audit, copy_sources, small_audit, write_audit
 from tests.workflow.support.killing import Torment, leftovers, processes_below, report_of, wait_for
-from tests.workflow.support.running import command, environment, snakemake
+from tests.workflow.support.running import begin, finish, snakemake
 
 AFTER_THE_CELL = {
     *("compare 1 held provider.plain", "compare 1 held rl_kernel", "rows held", "accuracy 1"),
@@ -44,15 +44,7 @@ def held(undisturbed, tmp_path):
 
 
 def start(folder):
-    process = subprocess.Popen(
-        command(),
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    process = begin(folder)
     wait_for(folder / "callables" / "waiting")
     return process
 
@@ -72,8 +64,8 @@ def check_next_run(folder, undisturbed, jobs):
 def test_sigint(held, undisturbed):
     process = start(held)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 1, output
+    interrupted = finish(process, held)
+    assert interrupted.returncode == 1, interrupted.output
     let_go(held)
     check_next_run(held, undisturbed, {"cell held 1"} | AFTER_THE_CELL)
 
@@ -82,8 +74,8 @@ def test_sigterm_lets_the_running_job_finish(held, undisturbed):
     process = start(held)
     process.send_signal(signal.SIGTERM)
     let_go(held)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 1, output
+    ended = finish(process, held)
+    assert ended.returncode == 1, ended.output
     assert (held / "results/small/cells/held/1/manifest.json").exists()
     check_next_run(held, undisturbed, AFTER_THE_CELL)
 
@@ -91,7 +83,7 @@ def test_sigterm_lets_the_running_job_finish(held, undisturbed):
 def test_sigkill_of_the_workflow_and_its_jobs(held, undisturbed):
     process = start(held)
     subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"], check=True)
-    process.communicate(timeout=60)
+    process.wait(60)
     locked = snakemake(held)
     assert locked.returncode == 1
     assert "--unlock" in locked.output  # Snakemake itself says what to do
@@ -103,9 +95,9 @@ def test_sigkill_of_the_workflow_and_its_jobs(held, undisturbed):
 def test_sigkill_of_a_cell(held, undisturbed):
     process = start(held)
     subprocess.run(["kill", "-KILL", *map(str, processes_below(process.pid))], check=True)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 1, output
-    assert "results/small/logs/cell/held/1.log" in output
+    run = finish(process, held)
+    assert run.returncode == 1, run.output
+    assert "results/small/logs/cell/held/1.log" in run.output
     assert not (held / "results/small/cells/held/1/manifest.json").exists()
     let_go(held)
     check_next_run(held, undisturbed, {"cell held 1"} | AFTER_THE_CELL)

@@ -3,7 +3,6 @@
 import re
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 from tests.workflow.support import cluster as slurm
 from tests.workflow.support import planted
 from tests.workflow.support.audits import ROOT, copy_sources, small_audit, write_audit
-from tests.workflow.support.running import command, environment, snakemake
+from tests.workflow.support.running import begin, finish, snakemake
 
 pytestmark = pytest.mark.skipif(slurm.obstacle() is not None, reason=str(slurm.obstacle()))
 
@@ -62,15 +61,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def submitted(cluster, folder):
     """The first run; meanwhile the job of `cancelled` is cancelled once."""
-
-    def cancel():
-        subprocess.run(["scancel", slurm.job_of("cancelled")], check=True)
-
-    canceller = threading.Thread(target=cancel)
-    canceller.start()
-    run = snakemake(folder, *OPTIONS, cores=None)
-    canceller.join()
-    return run
+    process = begin(folder, *OPTIONS, cores=None)
+    subprocess.run(["scancel", slurm.job_of("cell_wildcards_cancelled")], check=True)
+    return finish(process, folder)
 
 
 def cells_submitted(run):
@@ -117,18 +110,11 @@ def test_a_failing_cell_is_reported_with_its_log_and_status_1(submitted, folder)
 
 def test_an_interrupt_leaves_no_jobs_and_the_next_run_finishes(submitted, folder):
     (folder / "callables" / "failing.py").write_text(planted.WAITS_ONCE)
-    interrupted = subprocess.Popen(
-        command(*OPTIONS, cores=None),
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    slurm.job_of("failing")
-    interrupted.send_signal(signal.SIGINT)
-    output, _ = interrupted.communicate(timeout=60)
-    assert interrupted.returncode != 0, output
+    process = begin(folder, *OPTIONS, cores=None)
+    slurm.job_of("cell_wildcards_failing")
+    process.send_signal(signal.SIGINT)
+    interrupted = finish(process, folder)
+    assert interrupted.returncode != 0, interrupted.output
     deadline = time.monotonic() + 20  # a cancelled job is `COMPLETING` for some seconds
     while slurm.jobs() and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -81,11 +81,12 @@ def job_of(comment: str, timeout: float = 600) -> str:
     """Wait until a job runs whose comment holds these words; its id."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        for line in jobs():
-            number, state, text = (*line.split(" ", 2), "", "")[:3]
-            if state == "RUNNING" and comment in text:
-                return number
-        time.sleep(0.1)
+        with suppress(subprocess.CalledProcessError):  # a busy controller does not always answer
+            for line in jobs():
+                number, state, text = (*line.split(" ", 2), "", "")[:3]
+                if state == "RUNNING" and comment in text:
+                    return number
+        time.sleep(0.2)
     raise TimeoutError(f"no job of {comment!r} ran within {timeout} s; there are: {jobs()}")
 
 

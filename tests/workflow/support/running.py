@@ -44,6 +44,25 @@ def environment(**changes: str) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key not in dropped} | changes
 
 
+def begin(folder: Path, *options: str, **words) -> subprocess.Popen:
+    """Begin a call, which leads a process group of its own; `finish` waits for it."""
+    with (folder / "output.txt").open("w") as output:
+        return subprocess.Popen(
+            command(*options, **words),
+            cwd=folder,
+            env=environment(),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def finish(process: subprocess.Popen, folder: Path, timeout: float = 600) -> Run:
+    """Wait for a call that was begun in `folder`."""
+    returncode = process.wait(timeout)
+    return Run(returncode, (folder / "output.txt").read_text())
+
+
 def snakemake(
     folder: Path, *options: str, timeout: float = 600, env: dict[str, str] | None = None, **words
 ) -> Run:
