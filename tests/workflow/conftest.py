@@ -21,7 +21,7 @@ def finished_audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def cpu_audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the finished audit of config/cpu.yaml, run from a shell with numerics variables of its own."""
+    """A folder with the finished audit of config/cpu.yaml, run from a shell with numerics variables."""
     folder = tmp_path_factory.mktemp("cpu") / "audit"
     copy_sources(folder)
     own = {"TRITON_F32_DEFAULT": "ieee", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
