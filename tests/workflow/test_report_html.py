@@ -26,6 +26,7 @@ OPTIONS = [
 ]
 H200 = ROOT / "docs" / "examples" / "h200" / "report.full.json"
 WIDTHS = (1280, 390)
+A4 = 718  # CSS pixels between the margins of a printed page
 
 
 @dataclass
@@ -207,8 +208,11 @@ def test_tab_reaches_everything_in_the_order_of_the_page(opened):
 def test_prints_whole(opened):
     """On paper nothing is cut off, and what can't be clicked is not there."""
     opened.page.emulate_media(media="print")
+    opened.page.set_viewport_size({"width": A4, "height": 1000})
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= A4
     for selector in ("nav", ".close"):
         assert not opened.page.locator(selector).first.is_visible()
     pdf = opened.page.pdf(format="A4")
     opened.page.emulate_media(media="screen")
+    opened.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
     assert pdf.startswith(b"%PDF")
