@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 from workflow_scripts.errors import run_main
 from workflow_scripts.report.evidence import read_full_report, read_json
 from workflow_scripts.report.latency import PARTS, machines
+from workflow_scripts.report.pairs import inert
 from workflow_scripts.report.tables import tensors
 from workflow_scripts.report.words import Json, share, tensor_name
 
 # Told apart with any colour vision: Okabe and Ito, Color Universal Design (2008), https://jfly.uni-koeln.de/color/
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
-SHADES = "cividis_r"  # made for any colour vision too, and in order of lightness
+SHADES = "Blues"  # one hue, in order of lightness
 FAINTEST = 1e-6  # shares below have its shade
 DASH = "\N{EN DASH}"
 
@@ -30,7 +31,8 @@ def differing_share(report: Json) -> Figure:
         report: a full report.
     """
     names, baselines = tensors(report) or ["out_0"], report["baselines"]
-    labels = [entry["label"] for entry in report["implementations"]]
+    entries = {entry["label"]: entry for entry in report["implementations"]}
+    labels = list(entries)
     height = len(baselines) * (0.28 * len(labels) + 0.9) + 0.4
     figure = Figure(figsize=(2.2 + 2.0 * len(names), height), layout="constrained")
     panels = figure.subplots(len(baselines), len(names), squeeze=False, sharey="row", sharex=True)
@@ -42,8 +44,11 @@ def differing_share(report: Json) -> Figure:
             _frame(axes, others, report["cases"])
             for y, label in enumerate(others):
                 for x, case in enumerate(report["cases"]):
-                    _square(axes, x, y, found.get((label, case), {"tensors": {}})["tensors"].get(tensor))
-    figure.suptitle(f"Elements with other bits, in percent (=: none; {DASH}: not compared)")
+                    about = found.get((label, case), {"tensors": {}})["tensors"].get(tensor)
+                    _square(axes, x, y, about, vacuous=inert(entries[label], case, tensor))
+    figure.suptitle(
+        f"Elements with other bits, in percent. =: none; =*: none, vacuously; {DASH}: not compared"
+    )
     figure.supxlabel("rows")
     return figure
 
@@ -56,11 +61,11 @@ def _frame(axes: Axes, labels: list[str], cases: list[int]) -> None:
     axes.tick_params(length=0)
 
 
-def _square(axes: Axes, x: int, y: int, found: Json | None) -> None:
+def _square(axes: Axes, x: int, y: int, found: Json | None, *, vacuous: bool) -> None:
     """One cell of a panel; its number is as legible on its shade as can be."""
     text, shade, ink = DASH, mpl.colors.to_rgb("#e0e0e0"), "black"
     if found is not None and found["equal"]:
-        text, shade = "=", mpl.colors.to_rgb("white")
+        text, shade = "=*" if vacuous else "=", mpl.colors.to_rgb("white")
     elif found is not None:
         text = found["reason"] or share(found["differ"], found["numel"]).removesuffix(" %")
         fraction = 1.0 if found["reason"] else found["differ"] / found["numel"]

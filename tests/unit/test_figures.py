@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.unit.fixtures.report.factory import KERNEL, PLAIN, SGLANG, VLLM, World
+from tests.unit.fixtures.report.factory import KERNEL, PLAIN, SGLANG, VLLM, World, witness
 from workflow_scripts import figures
 from workflow_scripts.report.full import full_report
 from workflow_scripts.report.reference import dumps
@@ -73,6 +73,15 @@ def test_every_comparison_is_a_square():
         assert squares[SGLANG, case] == "\N{EN DASH}"
         assert squares[KERNEL, case] == "="
     assert set(texts(figure, f"grads.w against {PLAIN}").values()) == {"=", "\N{EN DASH}"}
+
+
+def test_an_equality_that_says_nothing_is_marked():
+    changed = World()
+    for case in changed.cases:  # the mode runs what plain runs
+        changed.cells[VLLM, case]["witness"] = witness("vllm", kernel="gemm_plain")
+    squares = texts(figures.differing_share(full_report(changed.evidence())), f"out[0] against {PLAIN}")
+    assert {squares[VLLM, case] for case in changed.cases} == {"=*"}
+    assert {squares[SGLANG, case] for case in changed.cases} == {"="}
 
 
 def test_another_dtype_is_a_word():
