@@ -170,7 +170,7 @@ def test_optional_sections_are_there_when_measured():
     text = html.page(full_report(evidence), [measured, unmeasured])
     page_ = Page(text)
     assert {"accuracy", "latency"} <= {e.get("id") for e in page_.elements}
-    assert "0.0039, 0.0001, 99 %" in text
+    assert "0.0039, 0.0001, <span>99 %</span>" in text
     assert "150.0 (149.0 to 170.0)" in text
     assert "CUDA events, 100 and 90 runs" in text
     assert "unavailable: no CUDA device</td>" in text
