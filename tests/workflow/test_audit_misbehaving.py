@@ -40,7 +40,7 @@ def audit():
     candidates["escapes"]["source"] = HOSTILE
     return {
         "audit": "wrong",
-        "results": "out dir",
+        "results": "../out dir",
         "rfc": HOSTILE,
         "device": "cpu",
         "operator": {"hidden": 16, "dim": 64},
@@ -68,7 +68,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def full(folder):
-    return json.loads((folder / "out dir/wrong/report/report.full.json").read_text())
+    return json.loads((folder.parent / "out dir/wrong/report/report.full.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_what_failed_has_a_status_and_a_reason_and_is_equal_to_nothing(cells, fu
 
 
 def test_the_short_report_has_them_as_unavailable(folder):
-    results = json.loads((folder / "out dir/wrong/report/report.json").read_text())["results"]
+    results = json.loads((folder.parent / "out dir/wrong/report/report.json").read_text())["results"]
     for name, reason in ERRORS.items():
         assert results[name]["unavailable"] == f"error: {reason}"
 
@@ -144,12 +144,12 @@ def test_by_default_an_error_fails_its_job_and_nothing_else(folder):
         *("--config", "on_error=fail"),
         *(
             "--forcerun",
-            "out dir/wrong/cells/raises/2/manifest.json",
-            "out dir/wrong/cells/view/2/manifest.json",
+            "../out dir/wrong/cells/raises/2/manifest.json",
+            "../out dir/wrong/cells/view/2/manifest.json",
         ),
         configfile="audit.yaml",
     )
     assert run.returncode == 1
     assert "error: raises on 2 rows: RuntimeError: boom: the kernel" in run.output
-    assert not (folder / "out dir/wrong/cells/raises/2/manifest.json").exists()
-    assert (folder / "out dir/wrong/cells/view/2/manifest.json").exists()
+    assert not (folder.parent / "out dir/wrong/cells/raises/2/manifest.json").exists()
+    assert (folder.parent / "out dir/wrong/cells/view/2/manifest.json").exists()

@@ -42,7 +42,7 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 def copy_and_hash(tensor: Tensor) -> tuple[NDArray[np.uint8], str]:
     """The logical contiguous bytes of a tensor on the host, uint8 [nbytes], and their SHA-256 as hex.
 
-    From a GPU they arrive in pieces in pinned memory, and a piece is hashed while the next ones are on their way.
+    From a GPU they arrive in pieces in pinned memory; a piece is hashed while the next ones are on their way.
     """
     if not tensor.is_cuda:
         data = buffer_of(tensor)
