@@ -64,12 +64,11 @@ def browser(tmp_path_factory) -> Iterator["sync_api.BrowserContext"]:
         context.close()
 
 
-@pytest.fixture(scope="module", params=["audit", "h200"])
+@pytest.fixture(scope="module", params=["cpu", "h200"])
 def opened(request, browser, tmp_path_factory) -> Iterator[Opened]:
-    """The page of the finished audit, as its run wrote it; and one of a report from an H200."""
-    if request.param == "audit":
-        folder = request.getfixturevalue("finished_audit")
-        path = folder / "results" / "small" / "report" / "report.html"
+    """The page of the CPU audit, as its run wrote it; and one of a report from an H200."""
+    if request.param == "cpu":
+        path = request.getfixturevalue("cpu_audit") / "results" / "cpu" / "report" / "report.html"
     else:
         path = tmp_path_factory.mktemp("h200") / "report.html"
         path.write_text(html_of(json.loads(H200.read_text())))
