@@ -22,6 +22,7 @@ from workflow_scripts.cell.cell import sentence
 from workflow_scripts.cell.environment import describe
 from workflow_scripts.cell.inputs import Inputs
 from workflow_scripts.errors import AuditError, run_main
+from workflow_scripts.launch import remove_own_caches
 from workflow_scripts.operators import Operator
 from workflow_scripts.tensors import manifest
 from workflow_scripts.tensors.atomic import write_text
@@ -157,6 +158,8 @@ def main() -> int:
     except Exception as error:
         where = f"{arguments.spec['implementation']} on {arguments.spec['case']} rows"
         raise AuditError(f"{where} ran in the audit but not here: {sentence(error)}") from error
+    finally:
+        remove_own_caches()
     write_text(arguments.output, json.dumps(document, indent=2, allow_nan=False) + "\n")
     return 0
 

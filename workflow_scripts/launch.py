@@ -20,6 +20,8 @@ from workflow_scripts.modes.scrub import scrub
 
 RECORD = "BITWISE_REUSE_AUDIT_VARIABLES"
 """Names the variable that tells the new process what was set and what was scrubbed, as JSON."""
+SCRATCH = "BITWISE_REUSE_AUDIT_SCRATCH"
+"""Names the variable that holds the folder of the process's own compiler caches."""
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "DG_JIT_CACHE_DIR")
 
 
@@ -43,7 +45,13 @@ def _own_caches(name: str) -> dict[str, str]:
     folder = Path(tempfile.gettempdir()) / f"bitwise-reuse-audit-caches-{os.getuid()}" / digest
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
-    return {variable: str(folder / variable.lower()) for variable in CACHES}
+    return {SCRATCH: str(folder)} | {variable: str(folder / variable.lower()) for variable in CACHES}
+
+
+def remove_own_caches() -> None:
+    """Remove this process's own compiler caches, when it is done with them."""
+    if folder := os.environ.get(SCRATCH):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from workflow_scripts.cell.cell import Cell
 from workflow_scripts.errors import AuditError, run_main
+from workflow_scripts.launch import remove_own_caches
 
 
 def main() -> int:
@@ -25,7 +26,10 @@ def main() -> int:
         objects=arguments.objects,
         folder=arguments.output_dir,
     )
-    outcome = cell.run()
+    try:
+        outcome = cell.run()
+    finally:
+        remove_own_caches()
     if outcome.status == "error" and arguments.on_error == "fail":
         raise AuditError(f"{cell.spec['implementation']} on {cell.spec['case']} rows: {outcome.reason}")
     sys.stdout.flush()

@@ -115,3 +115,17 @@ def test_a_gpu_slot_is_selected(launch, tmp_path):
     chosen = {"CUDA_VISIBLE_DEVICES": "5,7", **temporary}
     assert launch("--gpus", "2", environ=chosen)["environ"]["CUDA_VISIBLE_DEVICES"] == "5"
     assert "CUDA_VISIBLE_DEVICES" not in launch(environ=temporary)["environ"]
+
+
+def test_own_compiler_caches_are_gone_when_the_cell_is_done(tmp_path, monkeypatch):
+    from workflow_scripts.launch import SCRATCH, remove_own_caches
+
+    own, users = tmp_path / "own", tmp_path / "users"
+    own.mkdir()
+    users.mkdir()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(users))
+    remove_own_caches()  # not started through launch: nothing is ours
+    monkeypatch.setenv(SCRATCH, str(own))
+    remove_own_caches()
+    assert not own.exists()
+    assert users.exists()
