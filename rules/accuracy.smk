@@ -29,8 +29,11 @@ rule accuracy:
         modules=modules("launch", "accuracy", "operators.adaln_layout", "operators.adaln_projection"),
         operator=json.dumps(AUDIT.config["operator"]),
         device=AUDIT.config["device"],
+        gpus=unrecorded(GPUS),
+        cells_per_gpu=unrecorded(CELLS_PER_GPU),
+        configfile=unrecorded(CONFIGFILE),
     shell:
         'python -P -m workflow_scripts.launch --variables \'{{"OMP_NUM_THREADS": "{threads}"}}\''
-        " --gpus {GPUS} --cells-per-gpu {CELLS_PER_GPU} workflow_scripts.accuracy --operator {params.operator:q}"
+        " --gpus {params.gpus} --cells-per-gpu {params.cells_per_gpu} workflow_scripts.accuracy --operator {params.operator:q}"
         " --device {params.device} --inputs {input.digests:q} --case {wildcards.case} --manifests {input.manifests:q}"
-        " --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
+        " --configfile {params.configfile:q} --output {output:q} &> {log:q}"

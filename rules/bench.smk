@@ -46,12 +46,15 @@ rule latency:
         interpreter=cell_interpreter,
         settings=json.dumps(AUDIT.config["latency"]),
         kernel=f"{PLACE}/kernel",
+        gpus=unrecorded(GPUS),
+        cells_per_gpu=unrecorded(CELLS_PER_GPU),
+        configfile=unrecorded(CONFIGFILE),
     shell:
         "ADALN_KERNEL_DIR={params.kernel:q}"
         " python -P -m workflow_scripts.launch --variables {params.variables:q} {params.interpreter:q}"
-        " --scratch {output:q} --gpus {GPUS} --cells-per-gpu {CELLS_PER_GPU} --whole-gpu workflow_scripts.latency"
+        " --scratch {output:q} --gpus {params.gpus} --cells-per-gpu {params.cells_per_gpu} --whole-gpu workflow_scripts.latency"
         " --spec {params.spec:q} --settings {params.settings:q} --manifest {input.manifest:q}"
-        " --inputs {input.digests:q} --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
+        " --inputs {input.digests:q} --configfile {params.configfile:q} --output {output:q} &> {log:q}"
 
 
 rule latency_report:

@@ -86,9 +86,12 @@ rule cell:
         folder=subpath(output.manifest, parent=True),
         objects=f"{PLACE}/objects",
         kernel=f"{PLACE}/kernel",
+        gpus=unrecorded(GPUS),
+        cells_per_gpu=unrecorded(CELLS_PER_GPU),
+        on_error=unrecorded(ON_ERROR),
     shell:
         "ADALN_KERNEL_DIR={params.kernel:q}"
         " python -P -m workflow_scripts.launch --variables {params.variables:q} {params.interpreter:q}"
-        " --scratch {params.folder:q} --gpus {GPUS} --cells-per-gpu {CELLS_PER_GPU} workflow_scripts.run_cell"
-        " --spec {params.spec:q} --on-error {ON_ERROR} --inputs {input.digests:q} --objects {params.objects:q}"
+        " --scratch {params.folder:q} --gpus {params.gpus} --cells-per-gpu {params.cells_per_gpu} workflow_scripts.run_cell"
+        " --spec {params.spec:q} --on-error {params.on_error} --inputs {input.digests:q} --objects {params.objects:q}"
         " --output-dir {params.folder:q} &> {log:q}"

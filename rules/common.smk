@@ -11,6 +11,11 @@ from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
 SOURCE = Path(str(workflow.current_basedir)).parent
+if not (SOURCE / "workflow_scripts").is_dir():
+    raise WorkflowError(
+        f"there is no folder workflow_scripts in {SOURCE}: jobs import whole packages, so Snakemake cannot fetch the"
+        " audit file by file, as github(...) does. Clone its repository and name its Snakefile by a local path."
+    )
 sys.path.insert(0, str(SOURCE))
 
 from kernels.adaln_projection import library
@@ -40,7 +45,6 @@ PLACE = str(workflow.modifier.path_modifier.modify(RESULTS))
 # Jobs go to a cluster, or to the machine that this is.
 CLUSTER = workflow.global_resources["_nodes"].value is not None
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-# Not parameters of the jobs: what they compute does not depend on these.
 ON_ERROR = AUDIT.config["on_error"]
 GPUS = AUDIT.config["gpus"] if AUDIT.config["device"] == "cuda" else 0
 CELLS_PER_GPU = AUDIT.config["cells_per_gpu"]
@@ -55,6 +59,11 @@ shell.prefix(f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(SOURCE))}; 
 # a cluster it is the scheduler that deals them out.
 if not CLUSTER and "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", AUDIT.config["gpus"] * AUDIT.config["cells_per_gpu"])
+
+
+def unrecorded(value):
+    """A parameter on which no result depends: Snakemake does not record those that are functions of outputs."""
+    return lambda wildcards, output: value
 
 
 wildcard_constraints:

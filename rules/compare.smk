@@ -20,9 +20,10 @@ rule compare:
     params:
         modules=modules("compare"),
         tensors=LAYOUT.tensor_ids,
+        configfile=unrecorded(CONFIGFILE),
     shell:
         "python -P -m workflow_scripts.compare --a {input.a:q} --b {input.b:q}"
-        " --tensors {params.tensors:q} --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
+        " --tensors {params.tensors:q} --configfile {params.configfile:q} --output {output:q} &> {log:q}"
 
 
 rule rows:
@@ -41,9 +42,10 @@ rule rows:
     params:
         modules=modules("compare_rows"),
         tensors=LAYOUT.row_tensors,
+        configfile=unrecorded(CONFIGFILE),
     shell:
         "python -P -m workflow_scripts.compare_rows --manifests {input.manifests:q} --row-tensors {params.tensors:q}"
-        " --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
+        " --configfile {params.configfile:q} --output {output:q} &> {log:q}"
 
 
 rule control_flipped_bit:
@@ -60,6 +62,7 @@ rule control_flipped_bit:
     params:
         modules=modules("control_flipped_bit"),
         tensor=LAYOUT.tensor_ids[0],
+        configfile=unrecorded(CONFIGFILE),
     shell:
         "python -P -m workflow_scripts.control_flipped_bit --manifest {input.manifest:q} --tensor {params.tensor}"
-        " --configfile {CONFIGFILE:q} --output {output:q} &> {log:q}"
+        " --configfile {params.configfile:q} --output {output:q} &> {log:q}"

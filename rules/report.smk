@@ -79,6 +79,7 @@ rule verify:
         modules=modules("verify"),
         manifests=lambda wildcards: sorted(map(str, Path(PLACE, "cells").glob("*/*/manifest.json"))),
         objects=f"{PLACE}/objects",
+        configfile=unrecorded(CONFIGFILE),
     shell:
         "python -P -m workflow_scripts.verify --manifests {params.manifests:q} --objects {params.objects:q}"
-        " --configfile {CONFIGFILE:q} 2>&1 | tee {log:q}"
+        " --configfile {params.configfile:q} 2>&1 | tee {log:q}"

@@ -11,6 +11,7 @@ import yaml
 from tests.workflow.support import cluster as slurm
 from tests.workflow.support import planted
 from tests.workflow.support.audits import ROOT, copy_sources, small_audit, write_audit
+from tests.workflow.support.killing import wait_for
 from tests.workflow.support.running import begin, finish, snakemake
 
 pytestmark = pytest.mark.skipif(slurm.obstacle() is not None, reason=str(slurm.obstacle()))
@@ -62,6 +63,7 @@ def folder(tmp_path_factory):
 def submitted(cluster, folder):
     """The first run; meanwhile the job of `cancelled` is cancelled once."""
     process = begin(folder, *OPTIONS, cores=None)
+    wait_for(folder / "callables" / "cancelled.tried", timeout=600)  # its second attempt does not wait
     subprocess.run(["scancel", slurm.job_of("cell_wildcards_cancelled")], check=True)
     return finish(process, folder)
 
