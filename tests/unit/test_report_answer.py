@@ -6,7 +6,7 @@ from tests.unit.fixtures.report.factory import KERNEL, PLAIN, SGLANG, VLLM, Worl
 from workflow_scripts.report.answer import answer
 from workflow_scripts.report.full import full_report
 from workflow_scripts.report.summary import LINES, WIDTH, short
-from workflow_scripts.report.trust import trust
+from workflow_scripts.report.trust import machine, trust
 
 REUSED = "May be reused as they are (row-invariant, repeatable, inputs untouched): "
 
@@ -127,6 +127,7 @@ def test_what_is_not_known_is_said(what, said):
 def test_incomparable_machine_is_a_doubt():
     world = World()
     world.elsewhere(VLLM, "NVIDIA H100")
+    assert machine(full_report(world.evidence())).endswith(", and another machine or stack")
     (doubt,) = doubts(world)
     assert doubt.startswith(
         "Cells of different machines were not compared: diffusers[vllm] with diffusers[plain]"

@@ -16,7 +16,9 @@ def machine(report: Json) -> str:
         where = f"{environment['gpu']} (sm_{capability})"
     else:
         where = environment["machine"]["cpu"] or "unknown machine"
-    return f"{where}, torch {environment['torch']}, Python {environment['python']}"
+    apart = any(each["status"] == "incomparable" for each in report["comparisons"])
+    others = ", and another machine or stack" if apart else ""
+    return f"{where}, torch {environment['torch']}, Python {environment['python']}{others}"
 
 
 def _controls(report: Json) -> Json:
