@@ -79,6 +79,20 @@ def test_required_implementation_that_did_not_run(status, reason):
     assert gate(world)["passed"]
 
 
+def test_what_is_absent_for_one_reason_is_told_once():
+    world = World(labels=(PLAIN, VLLM, SGLANG, "diffusers[megatron]", KERNEL))
+    for label in (VLLM, SGLANG):
+        world.stop(label, "unavailable", "no CUDA device")
+    world.stop("diffusers[megatron]", "unavailable", "no CUDA device", 4)
+    assert gate(world)["reasons"] == [
+        "diffusers[megatron] is required, and at 4 rows unavailable: no CUDA device",
+        (
+            "diffusers[sglang] and diffusers[vllm] are required, "
+            "and at 1 and 4 rows unavailable: no CUDA device"
+        ),
+    ]
+
+
 def test_required_implementation_that_is_not_there():
     world = World()
     world.audit["required"] = ["diffusers[megatron]"]

@@ -138,6 +138,36 @@ def test_what_ran_is_told_by_case_only_where_cases_differ():
     assert any("the same bits in 2 runs except grads.w at 4 rows." in item for item in items)
 
 
+def test_an_effect_that_differs_by_case_is_told_beside_the_kernels_of_the_case():
+    world = World(cases=(1, 4))
+    world.cells[VLLM, 4]["witness"] = witness("vllm", kernel="gemm_split")
+    parsed = Page(page(world))
+    items = [element["text"] for element in parsed.all("li")]
+    assert "Forward: effective, as told by case below." in items
+    reasons = [element["text"] for element in parsed.all("p") if element["text"].startswith("other kernels")]
+    assert sum("+gemm_vllm " in reason for reason in reasons) == 1  # forward at 1 row
+    assert sum("+gemm_split " in reason for reason in reasons) == 1
+
+
+def test_deviations_of_all_that_ran_are_left_to_the_trust_line():
+    world = World()
+    for (label, _), cell in world.cells.items():
+        cell["deviations"] = ["torch is 2.11.0", *(["a stand-in"] if label == VLLM else [])]
+    world.stop(SGLANG, "unavailable", "sglang is not installed")
+    notes = [element["text"] for element in Page(page(world)).all("span") if element.get("class") == "soft"]
+    assert "(a stand-in)" in notes
+    assert "(torch is 2.11.0)" not in notes
+
+
+def test_rows_that_were_not_compared_because_nothing_ran():
+    world = World()
+    world.stop(SGLANG, "unavailable", "sglang is not installed")
+    world.stop(VLLM, "error", "raises", 4)
+    cells = [element["text"] for element in Page(page(world)).all("td")]
+    assert "it did not run" in cells
+    assert "it did not run at 4 rows" in cells
+
+
 def test_what_a_library_says_is_text_not_markup():
     world = World()
     world.stop(SGLANG, "error", "<script>alert('x')</script>")
