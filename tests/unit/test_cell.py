@@ -101,6 +101,11 @@ def test_memory_that_is_written_in_full_is_no_false_alarm(run):
     assert run("behaving:written_empty")["repeats"]["differ"] == []
 
 
+def test_no_run_is_under_a_dispatch_mode(run):
+    found = run("behaving:under_no_mode")
+    assert (found["status"], found["reason"]) == ("ok", None)
+
+
 def test_bias_before_and_after_rounding_differ(run):
     assert (
         digests(run("behaving:bias_before_rounding"))["out_0"]

@@ -1,45 +1,29 @@
-"""Poison memory that is about to be handed out, so that an unwritten part of an output shows."""
+"""Poison memory that is about to be handed out, so that an unwritten part of an output shows.
+
+Not by a dispatch mode around `torch.empty`: under one, torch.compile runs eagerly, so that other kernels run
+and are recorded than in the first run.
+"""
 
 import ctypes
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-BYTE = 0xFF
-"""Every floating-point type reads it as NaN."""
+BYTE = 0xFE
+"""Reads as -1.7e38 in bf16 and float32, as -1e4 in float16, as -6e303 in float64."""
 
-_EMPTY = (
-    torch.ops.aten.empty.memory_format,
-    torch.ops.aten.empty_strided.default,
-    torch.ops.aten.empty_permuted.default,
-    torch.ops.aten.empty_like.default,
-    torch.ops.aten.new_empty.default,
-    torch.ops.aten.new_empty_strided.default,
-)
+_M_PERTURB = -6
+"""mallopt(3): malloc fills what it hands out with the complement of this byte; 0 turns that off."""
 _SMALL_SEGMENT = (1 << 20, 1 << 20)
 """Two blocks that fill one of the 2 MiB segments from which the CUDA allocator serves small tensors."""
 
 
-class _PoisonEmpty(TorchDispatchMode):
-    """Fills what `torch.empty` and its kin return on a CPU; by memset, so that no operator is recorded."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func in _EMPTY and result.device.type == "cpu" and result.numel():
-            storage = result.untyped_storage()
-            ctypes.memset(storage.data_ptr(), BYTE, storage.nbytes())
-        return result
-
-
 @contextmanager
 def poisoned(device: str, sizes: Iterable[int]) -> Iterator[None]:
-    """Fill new memory with 0xFF bytes, within this context, where the candidate's allocation can be reached.
+    """Fill new memory with `BYTE`, in this context, where the candidate's allocation can be reached.
+
+    On a CPU that is all that glibc's malloc hands out, torch's and numpy's tensors among it; elsewhere nothing.
 
     Args:
         device: "cpu" or "cuda".
@@ -53,7 +37,14 @@ def poisoned(device: str, sizes: Iterable[int]) -> Iterator[None]:
         for block in blocks:
             block.fill_(BYTE)
         blocks.clear()
+    _perturb(BYTE ^ 0xFF)
+    try:
         yield
-    else:
-        with _PoisonEmpty():
-            yield
+    finally:
+        _perturb(0)
+
+
+def _perturb(byte: int) -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # only glibc has it
+    if mallopt is not None:
+        mallopt(_M_PERTURB, byte)
