@@ -150,6 +150,13 @@ def test_modules_and_targets_of_make_exist(path):
         assert target in targets, target
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_files_of_the_repository_exist(path):
+    folders = "tests|workflow_scripts|config|profiles|kernels|envs|docs|rules"
+    for file in re.findall(rf"`((?:{folders})/[\w./-]+)`", prose(path)):
+        assert (ROOT / file).exists(), file
+
+
 def configuration_schema(*, whole: bool) -> dict[str, Any]:
     schema = json.loads((SCHEMAS / "config.schema.json").read_text())
     return schema if whole else {key: value for key, value in schema.items() if key != "required"}
