@@ -23,7 +23,7 @@ _SMALL_SEGMENT = (1 << 20, 1 << 20)
 def poisoned(device: str, sizes: Iterable[int]) -> Iterator[None]:
     """Fill new memory with `BYTE`, in this context, where the candidate's allocation can be reached.
 
-    On a CPU that is all that glibc's malloc hands out, torch's and numpy's tensors among it; elsewhere nothing.
+    On a CPU that is all that glibc's malloc hands out, tensors of torch and numpy among it.
 
     Args:
         device: "cpu" or "cuda".
