@@ -19,13 +19,14 @@ test-all: $(VENV)/ready
 
 bench: $(VENV)/ready
 	snakemake bench --cores $(CORES) --configfile $(CONFIG)
+	PYTHONPATH=$(CURDIR) $(PYTHON) -P -m benchmarks.bench_dag
 
 bench-kernel: $(VENV)/ready
 	$(PYTHON) -P -m kernels.adaln_projection.bench
 
 # 50 kills, 1000 flipped bits, 1000 configurations; SOAK_SEED, SOAK_KILLS and SOAK_FLIPS change it.
 soak: $(VENV)/ready
-	$(PYTHON) -m pytest -s tests/soak
+	FUZZ_EXAMPLES=1000 $(PYTHON) -m pytest -s tests/soak tests/unit/test_config_fuzz.py
 
 lint: $(VENV)/ready
 	ruff check .
