@@ -51,6 +51,11 @@ def faults_in(config: Mapping[str, Any]) -> list[str]:
     return list(_text_faults(config)) or list(_schema_faults(config))
 
 
+def printable(key: object) -> str:
+    """A key of a document as a part of its place, on one line."""
+    return str(key) if str(key).isprintable() else repr(key)
+
+
 def _text_faults(value: Any, place: str = "") -> Iterator[str]:
     """What the schema can't see: keys that are not strings; a newline, before which a pattern's $ matches."""
     if isinstance(value, Mapping):
@@ -59,7 +64,7 @@ def _text_faults(value: Any, place: str = "") -> Iterator[str]:
                 yield f"{place or 'configuration'}: the key {key!r} is not a string; write it in quotes"
                 continue
             yield from _text_faults(key, place)
-            yield from _text_faults(item, f"{place}.{key}".lstrip("."))
+            yield from _text_faults(item, f"{place}.{printable(key)}".lstrip("."))
     elif isinstance(value, list):
         for item in value:
             yield from _text_faults(item, place)
@@ -71,7 +76,7 @@ def _schema_faults(config: Mapping[str, Any]) -> Iterator[str]:
     for error in sorted(
         _VALIDATOR(schema()).iter_errors(config), key=lambda e: [str(p) for p in e.absolute_path]
     ):
-        place = ".".join(str(part) for part in error.absolute_path) or "configuration"
+        place = ".".join(printable(part) for part in error.absolute_path) or "configuration"
         if error.validator == "additionalProperties" and isinstance(error.instance, dict):
             known = error.schema.get("properties", {})
             for key in error.instance:

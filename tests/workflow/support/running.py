@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,7 +55,13 @@ def begin(folder: Path, *options: str, **words) -> subprocess.Popen:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_heed_interrupts,  # noqa: PLW1509 (no threads are started here)
         )
+
+
+def _heed_interrupts() -> None:
+    """A test run in the background of a shell ignores SIGINT, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def finish(process: subprocess.Popen, folder: Path, timeout: float = 600) -> Run:
