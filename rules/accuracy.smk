@@ -23,8 +23,8 @@ rule accuracy:
     threads: AUDIT.config["threads"]
     resources:
         gpu=1 if AUDIT.config["device"] == "cuda" else 0,
-        mem_mb=8000,
-        runtime=20,
+        mem_mb=grows(8000),
+        runtime=grows(20),
     params:
         modules=modules("launch", "accuracy", "operators.adaln_layout", "operators.adaln_projection"),
         operator=json.dumps(AUDIT.config["operator"]),

@@ -37,8 +37,8 @@ rule latency:
     threads: latency_threads()
     resources:
         gpu=whole_gpu(),
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
-        runtime=lambda wildcards, attempt: 15 * attempt,
+        mem_mb=grows(4000),
+        runtime=grows(15),
     params:
         modules=latency_modules,
         spec=cell_spec,

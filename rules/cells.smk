@@ -65,7 +65,7 @@ rule cell:
         callable=cell_callable,
     output:
         manifest=MANIFEST,
-        timing=subpath(MANIFEST, parent=True) + "/timing.json",
+        timing=MANIFEST.replace("manifest.json", "timing.json"),
         dumps=[f if AUDIT.config["keep_dumps"] else temp(f) for f in dumps("{implementation}", "{case}")],
     log:
         f"{LOGS}/cell/{{implementation}}/{{case}}.log",
@@ -74,8 +74,8 @@ rule cell:
     threads: AUDIT.config["cores_per_cell"]
     resources:
         gpu=1 if AUDIT.config["device"] == "cuda" else 0,
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
-        runtime=lambda wildcards, attempt: 15 * attempt,
+        mem_mb=grows(4000),
+        runtime=grows(15),
     params:
         modules=cell_modules,
         spec=cell_spec,

@@ -61,6 +61,11 @@ if not CLUSTER and "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", AUDIT.config["gpus"] * AUDIT.config["cells_per_gpu"])
 
 
+def grows(limit):
+    """A limit of memory (MB) or time (minutes) that grows with each attempt; how many there are, a profile says."""
+    return lambda wildcards, attempt: limit * attempt
+
+
 def unrecorded(value):
     """A parameter on which no result depends: Snakemake does not record those that are functions of outputs."""
     return lambda wildcards, output: value

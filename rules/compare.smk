@@ -15,8 +15,8 @@ rule compare:
     log:
         f"{LOGS}/compare/{{case}}/{{implementation}}/{{baseline}}.log",
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=grows(2000),
+        runtime=grows(10),
     params:
         modules=modules("compare"),
         tensors=LAYOUT.tensor_ids,
@@ -37,8 +37,8 @@ rule rows:
     log:
         f"{LOGS}/rows/{{implementation}}.log",
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=grows(2000),
+        runtime=grows(10),
     params:
         modules=modules("compare_rows"),
         tensors=LAYOUT.row_tensors,
@@ -57,8 +57,8 @@ rule control_flipped_bit:
     log:
         f"{LOGS}/control_flipped_bit.log",
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=grows(2000),
+        runtime=grows(10),
     params:
         modules=modules("control_flipped_bit"),
         tensor=LAYOUT.tensor_ids[0],

@@ -23,8 +23,8 @@ rule inputs:
     log:
         f"{LOGS}/inputs.log",
     resources:
-        mem_mb=4000,
-        runtime=10,
+        mem_mb=grows(4000),
+        runtime=grows(10),
     params:
         modules=modules("launch", "make_inputs", "operators.adaln_projection"),
         spec=inputs_spec,

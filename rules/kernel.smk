@@ -25,8 +25,8 @@ rule build_kernel:
         f"{LOGS}/build_kernel.log",
     threads: 2
     resources:
-        mem_mb=4000,
-        runtime=20,
+        mem_mb=grows(4000),
+        runtime=grows(20),
     params:
         modules=modules("build", package="kernels.adaln_projection"),
         targets="both" if len(TARGETS) > 1 else "cpu",

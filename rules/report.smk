@@ -27,8 +27,8 @@ rule report:
     log:
         f"{LOGS}/report.log",
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=grows(2000),
+        runtime=grows(10),
     params:
         modules=modules("make_report"),
         folder=subpath(output.json, parent=True),
