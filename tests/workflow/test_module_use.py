@@ -59,18 +59,20 @@ def test_a_module_with_its_own_config_and_prefix(finished_audit, tmp_path):
     assert snakemake(outer, "--dry-run", configfile="outer.yaml").jobs == []
 
 
-def test_another_directory_and_results_elsewhere(finished_audit, tmp_path):
+def test_another_directory_and_results_elsewhere(tmp_path):
     sources, work, results = tmp_path / "sources", tmp_path / "work", tmp_path / "the results"
     copy_sources(sources)
     before = digests(sources)
     work.mkdir()
-    audit = small_audit(results=str(results))
+    provider = {"callable": "expression:table", "path": ["callables"], "modes": ["plain"]}
+    alone = {"candidates": {"provider": provider}, "modes": {"plain": {}}, "baselines": ["provider[plain]"]}
+    audit = small_audit(results=str(results), cases=[1], accuracy=False, **alone)
     write_audit(work, audit)
     options = ("--snakefile", str(sources / "Snakefile"), "--directory", str(work))
     run = snakemake(tmp_path, *options, configfile=str(work / "small.yaml"))
     assert run.returncode == 0, run.output
-    report = (results / "small/report/report.json").read_bytes()
-    assert report == report_of(finished_audit)
+    assert (results / "small/report/report.json").exists()
+    assert not (work / "results").exists()
     assert digests(sources) == before
 
 

@@ -1,0 +1,45 @@
+"""What the profiles set, and how many GPUs local jobs may take."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.workflow.support.audits import ROOT, small_audit
+from tests.workflow.support.running import snakemake
+
+PROFILES = sorted((ROOT / "profiles").glob("*/config.yaml"))
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
+def test_every_setting_is_an_option_of_snakemake(path):
+    helped = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--help"], capture_output=True, text=True, check=True
+    )
+    known = set(re.findall(r"--([a-z][a-z0-9-]*)", helped.stdout))
+    assert set(yaml.safe_load(path.read_text())) <= known
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
+def test_what_every_run_needs(path):
+    settings = yaml.safe_load(path.read_text())
+    assert settings["keep-going"] is True
+    assert settings["rerun-incomplete"] is True
+    assert settings["show-failed-logs"] is True
+
+
+def test_attempts_are_the_profile_s_affair():
+    assert yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())["retries"] > 0
+    assert not any("retries:" in path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+
+
+@pytest.mark.parametrize(("options", "limit"), [((), 6), (("--resources", "gpu=1"), 1)])
+def test_local_jobs_take_no_more_gpus_than_there_are(audit_copy, options, limit):
+    audit = small_audit(gpus=3, cells_per_gpu=2)
+    (audit_copy / "small.yaml").write_text(yaml.safe_dump(audit, sort_keys=False))
+    run = snakemake(audit_copy, *options)  # the configuration and the report are made again
+    assert run.returncode == 0, run.output
+    found = re.search(r"^Provided resources: .*gpu=\D*(\d+)", run.output, re.MULTILINE)
+    assert int(found[1]) == limit
