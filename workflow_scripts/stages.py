@@ -1,4 +1,4 @@
-"""Where the time of an audit's cells went, as a Markdown table: `python -P -m workflow_scripts.stages DIR`."""
+"""Where the time of an audit's cells went, as a table: `python -P -m workflow_scripts.stages DIR`."""
 
 import argparse
 import json
