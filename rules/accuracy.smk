@@ -2,9 +2,7 @@
 # OUTPUTS:          accuracy/<case>.json
 
 
-def accuracies():
-    """What the report gets to read of accuracy."""
-    return expand(f"{RESULTS}/accuracy/{{case}}.json", case=AUDIT.cases) if AUDIT.config["accuracy"] else []
+include: "functions/accuracy.smk"
 
 
 rule accuracy:
@@ -20,6 +18,8 @@ rule accuracy:
         f"{RESULTS}/accuracy/{{case}}.json",
     log:
         f"{LOGS}/accuracy/{{case}}.log",
+    conda:
+        own_conda
     threads: AUDIT.config["threads"]
     resources:
         gpu=1 if AUDIT.config["device"] == "cuda" else 0,

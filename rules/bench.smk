@@ -3,22 +3,7 @@
 # Times differ from run to run, so none of this is part of `all` and nothing of `all` depends on it.
 
 
-def latency_modules(wildcards):
-    return modules("launch", "latency", *AUDIT.plugins(AUDIT.implementation(wildcards.implementation)))
-
-
-def whole_gpu():
-    """All slots of one GPU; a scheduler deals out whole GPUs itself."""
-    if AUDIT.config["device"] == "cpu":
-        return 0
-    return 1 if CLUSTER else CELLS_PER_GPU
-
-
-def latency_threads():
-    """On a CPU all that Snakemake has, so that nothing else runs at the time."""
-    if AUDIT.config["device"] == "cuda":
-        return AUDIT.config["cores_per_cell"]
-    return AUDIT.config["threads"] if CLUSTER else max(AUDIT.config["threads"], os.cpu_count())
+include: "functions/bench.smk"
 
 
 rule latency:
@@ -67,6 +52,8 @@ rule latency_report:
     log:
         f"{LOGS}/latency_report.log",
     localrule: True
+    conda:
+        own_conda
     params:
         modules=modules("latency_report"),
     shell:
@@ -89,6 +76,8 @@ rule bench_page:
     log:
         f"{LOGS}/bench_page.log",
     localrule: True
+    conda:
+        own_conda
     params:
         modules=modules("make_page"),
     shell:
@@ -110,6 +99,8 @@ rule figure_of_differing_share:
     log:
         f"{LOGS}/figure_of_differing_share.log",
     localrule: True
+    conda:
+        own_conda
     params:
         modules=modules("figures"),
     shell:
@@ -130,6 +121,8 @@ rule figure_of_latency:
     log:
         f"{LOGS}/figure_of_latency.log",
     localrule: True
+    conda:
+        own_conda
     params:
         modules=modules("figures"),
     shell:

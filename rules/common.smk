@@ -52,7 +52,7 @@ CONFIGFILE = os.path.relpath(workflow.configfiles[-1]) if workflow.configfiles e
 
 # A job finds `python` (Snakemake's, unless its conda environment comes first) and our packages, wherever the
 # workflow is run from. script: is not used: it would let a job see the host's packages.
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 shell.prefix(f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(SOURCE))}; ")
 
 # Snakemake takes GPUs to be endless unless it is told how many there are. A user's `--resources gpu=N` wins, and on
@@ -121,6 +121,12 @@ def pairs():
         for baseline in AUDIT.baselines
         if key != baseline
     ]
+
+
+def own_conda(wildcards):
+    """The environment of jobs that have none of their own; without it Snakemake's own interpreter runs them."""
+    file = AUDIT.config["conda"]
+    return str(SOURCE / file) if file else None
 
 
 def show_summary():

@@ -14,6 +14,8 @@ rule compare:
         f"{RESULTS}/compare/{{case}}/{{implementation}}/{{baseline}}.json",
     log:
         f"{LOGS}/compare/{{case}}/{{implementation}}/{{baseline}}.log",
+    conda:
+        own_conda
     resources:
         mem_mb=grows(2000),
         runtime=grows(10),
@@ -36,6 +38,8 @@ rule rows:
         f"{RESULTS}/rows/{{implementation}}.json",
     log:
         f"{LOGS}/rows/{{implementation}}.log",
+    conda:
+        own_conda
     resources:
         mem_mb=grows(2000),
         runtime=grows(10),
@@ -56,6 +60,8 @@ rule control_flipped_bit:
         f"{RESULTS}/controls/flipped_bit.json",
     log:
         f"{LOGS}/control_flipped_bit.log",
+    conda:
+        own_conda
     resources:
         mem_mb=grows(2000),
         runtime=grows(10),

@@ -2,16 +2,7 @@
 # OUTPUTS:          inputs/*.safetensors, inputs/inputs.json, configuration.json
 
 
-# Functions, since Snakemake looks for wildcards in a plain string, and a user's text may have braces.
-def inputs_spec(wildcards):
-    return json.dumps(
-        {key: AUDIT.config[key] for key in ("operator", "seeds", "weights")} | {"cases": AUDIT.cases}
-    )
-
-
-def weights_digest(wildcards):
-    """The file's content counts, not its time: it is too large for Snakemake's own checksums."""
-    return digest_of_weights(AUDIT.config["weights"]) if AUDIT.config["weights"] else None
+include: "functions/inputs.smk"
 
 
 rule inputs:
@@ -22,6 +13,8 @@ rule inputs:
         dumps=expand(f"{RESULTS}/inputs/{{name}}.safetensors", name=LAYOUT.shapes(1)),
     log:
         f"{LOGS}/inputs.log",
+    conda:
+        own_conda
     resources:
         mem_mb=grows(4000),
         runtime=grows(10),
@@ -41,6 +34,8 @@ rule configuration:
     log:
         f"{LOGS}/configuration.log",
     localrule: True
+    conda:
+        own_conda
     params:
         modules=modules("write_configuration"),
         document=lambda wildcards: json.dumps(AUDIT.document(CONFIGFILE)),

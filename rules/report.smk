@@ -26,6 +26,8 @@ rule report:
         markdown=f"{RESULTS}/report/report.md",
     log:
         f"{LOGS}/report.log",
+    conda:
+        own_conda
     resources:
         mem_mb=grows(2000),
         runtime=grows(10),
@@ -52,6 +54,8 @@ rule page:
     log:
         f"{LOGS}/page.log",
     localrule: True
+    conda:
+        own_conda
     params:
         modules=modules("make_page"),
     shell:
@@ -66,6 +70,8 @@ rule gate:
     log:
         f"{LOGS}/gate.log",
     localrule: True
+    conda:
+        own_conda
     params:
         modules=modules("gate"),
     shell:
@@ -75,6 +81,8 @@ rule gate:
 rule verify:
     log:
         f"{LOGS}/verify.log",
+    conda:
+        own_conda
     params:
         modules=modules("verify"),
         manifests=lambda wildcards: sorted(map(str, Path(PLACE, "cells").glob("*/*/manifest.json"))),

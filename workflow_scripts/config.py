@@ -13,7 +13,7 @@ from typing import Any
 
 from workflow_scripts import candidates as candidate_registry
 from workflow_scripts import modes, operators
-from workflow_scripts.config_schema import faults_in, fill_defaults, schema, suggest
+from workflow_scripts.config_schema import SCHEMA, faults_in, fill_defaults, schema, suggest
 from workflow_scripts.errors import AuditError
 from workflow_scripts.modes.scrub import variable_problem
 
@@ -211,6 +211,11 @@ class Audit:
                 for folder in entry["path"]:
                     if not Path(folder).is_dir():
                         yield f"{section}.{name}.path: there is no folder {folder!r} (seen from {Path.cwd()})"
+        root = SCHEMA.parents[2]
+        places = {f"modes.{name}.conda": mode["conda"] for name, mode in self.config["modes"].items()}
+        for place, file in {"conda": self.config["conda"], **places}.items():
+            if file is not None and not (root / file).is_file():
+                yield f"{place}: there is no file {file!r} (seen from {root})"
 
     def _label_faults(self) -> Iterator[str]:
         labels = [i.label for i in self.implementations.values()]

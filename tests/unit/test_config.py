@@ -138,6 +138,8 @@ def test_implementations_are_in_the_configurations_order():
             "there is no folder 'no/such/folder'",
         ),
         (("modes", "one_thread", "path"), ["nowhere"], "modes.one_thread.path: there is no folder 'nowhere'"),
+        (("modes", "one_thread", "conda"), "envs/no.yaml", "modes.one_thread.conda: there is no file"),
+        (("conda",), "envs/no.yaml", "conda: there is no file 'envs/no.yaml'"),
         (("cases",), [1, 1], "cases: [1, 1] has non-unique elements"),
         (("cases",), [0], "cases.0: 0 is less than the minimum of 1"),
         (("cases",), [1.0, 4], "cases.0: 1.0 is not of type 'integer'"),
