@@ -21,8 +21,10 @@ bench: $(VENV)/ready
 	snakemake bench --cores $(CORES) --configfile $(CONFIG)
 	PYTHONPATH=$(CURDIR) $(PYTHON) -P -m benchmarks.bench_dag
 
+# Needs a GPU and nvcc.
 bench-kernel: $(VENV)/ready
-	$(PYTHON) -P -m kernels.adaln_projection.bench
+	PYTHONPATH=$(CURDIR) $(PYTHON) -P -m kernels.adaln_projection.build --targets both
+	PYTHONPATH=$(CURDIR) $(PYTHON) -P -m kernels.adaln_projection.bench
 
 # 50 kills, 1000 flipped bits, 1000 configurations; SOAK_SEED, SOAK_KILLS and SOAK_FLIPS change it.
 soak: $(VENV)/ready
