@@ -23,7 +23,6 @@ bench: $(VENV)/ready
 
 # Needs a GPU and nvcc.
 bench-kernel: $(VENV)/ready
-	PYTHONPATH=$(CURDIR) $(PYTHON) -P -m kernels.adaln_projection.build --targets both
 	PYTHONPATH=$(CURDIR) $(PYTHON) -P -m kernels.adaln_projection.bench
 
 # 50 kills, 1000 flipped bits, 1000 configurations; SOAK_SEED, SOAK_KILLS and SOAK_FLIPS change it.
