@@ -147,6 +147,12 @@ def test_nothing_ran():
     assert sentences(everything_unavailable()) == ["It can't be said: no cell ran."]
 
 
+def test_of_what_did_not_run_the_trust_line_claims_nothing():
+    told = " ".join(each["text"] for each in trust(full_report(everything_unavailable().evidence())))
+    assert "one machine" not in told
+    assert "as released" not in told
+
+
 def test_deviations_and_changed_files_are_doubts():
     world = World()
     world.cells[VLLM, 4]["deviations"] = ["a stand-in"]

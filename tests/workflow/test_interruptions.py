@@ -1,5 +1,6 @@
 """After an interruption the next run finishes, redoes only what was lost, and ends in the same report."""
 
+import os
 import random
 import signal
 import subprocess
@@ -63,7 +64,7 @@ def check_next_run(folder, undisturbed, jobs):
 
 def test_sigint(held, undisturbed):
     process = start(held)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: the whole group of processes
     interrupted = finish(process, held)
     assert interrupted.returncode == 1, interrupted.output
     let_go(held)
