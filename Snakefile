@@ -34,4 +34,5 @@ onsuccess:
 
 
 onerror:
+    warn_of_full_disk()
     show_summary()

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -127,6 +128,13 @@ def own_conda(wildcards):
     """The environment of jobs that have none of their own; without it Snakemake's own interpreter runs them."""
     file = AUDIT.config["conda"]
     return str(SOURCE / file) if file else None
+
+
+def warn_of_full_disk():
+    """Say what the logs can't: they lie on the disk that is full."""
+    place = Path(PLACE)
+    if workflow.is_main_process and place.exists() and shutil.disk_usage(place).free < 2**20:
+        print(f"error: No space left on device: {place}; make room, then run the same command", file=sys.stderr)
 
 
 def show_summary():

@@ -64,9 +64,10 @@ def test_another_directory_and_results_elsewhere(tmp_path):
     copy_sources(sources)
     before = digests(sources)
     work.mkdir()
-    provider = {"callable": "expression:table", "path": ["callables"], "modes": ["plain"]}
-    alone = {"candidates": {"provider": provider}, "modes": {"plain": {}}, "baselines": ["provider[plain]"]}
-    audit = small_audit(results=str(results), cases=[1], accuracy=False, **alone)
+    modes = {"plain": {}, "one_thread": {"variables": {"OMP_NUM_THREADS": "1"}}}
+    provider = {"callable": "expression:table", "path": ["callables"], "modes": list(modes)}
+    few = {"candidates": {"provider": provider}, "modes": modes, "baselines": ["provider[plain]"]}
+    audit = small_audit(results=str(results), cases=[1], accuracy=False, **few)
     write_audit(work, audit)
     options = ("--snakefile", str(sources / "Snakefile"), "--directory", str(work))
     run = snakemake(tmp_path, *options, configfile=str(work / "small.yaml"))
