@@ -14,9 +14,19 @@ TOGETHER = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+LONGEST = ("slurm", "embedded audit", "test_interruptions", "test_docs")  # begun first, so that none is last
+
+
+def _group(item: pytest.Item) -> str | None:
     """Tests of a workflow stay with the others of their file, which share what takes minutes to make."""
+    path = Path(item.path)
+    return TOGETHER.get(path.stem, path.stem) if "workflow" in path.parts else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the groups, and put the longest ones first."""
     for item in items:
-        path = Path(item.path)
-        if "workflow" in path.parts:
-            item.add_marker(pytest.mark.xdist_group(TOGETHER.get(path.stem, path.stem)))
+        if group := _group(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+    ranks = {group: rank for rank, group in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(_group(item) or "", len(LONGEST)))
