@@ -5,7 +5,8 @@ from workflow_scripts.report.words import Json
 
 def trust(report: Json) -> list[Json]:
     """Sentences about a report, each {"good": bool, "text"}; a bad one is a reason for doubt."""
-    if not any(cell["status"] == "ok" for entry in report["implementations"] for cell in entry["cells"].values()):
+    cells = (cell for entry in report["implementations"] for cell in entry["cells"].values())
+    if not any(cell["status"] == "ok" for cell in cells):
         return [_controls(report)]  # of what did not run there is nothing more to say
     return [_controls(report), _machine(report), *_kernel(report), _deviations(report)]
 
