@@ -5,7 +5,6 @@ thrown = switch.throw(config)
 witness = after(snapshot, switch.name, thrown)
 with record_kernels(device) as forward: ...
 witness["kernels"] = {"forward": forward.names, "backward": backward.names}
-witness["] = triton_code(...)       # after the kernels ran
 """
 
 import contextlib
