@@ -134,7 +134,9 @@ def warn_of_full_disk():
     """Say what the logs can't: they lie on the disk that is full."""
     place = Path(PLACE)
     if workflow.is_main_process and place.exists() and shutil.disk_usage(place).free < 2**20:
-        print(f"error: No space left on device: {place}; make room, then run the same command", file=sys.stderr)
+        print(
+            f"error: No space left on device: {place}; make room, then run the same command", file=sys.stderr
+        )
 
 
 def show_summary():
