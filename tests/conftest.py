@@ -10,9 +10,9 @@ TOGETHER = {
     "test_audit_cpu": "embedded audit",
     "test_report_html": "embedded audit",
     "test_slurm": "slurm",
+    "test_slurm_limits": "slurm",
     "test_conda": "slurm",
 }
-
 
 LONGEST = ("slurm", "embedded audit", "test_interruptions", "test_docs")  # begun first, so that none is last
 
@@ -23,6 +23,7 @@ def _group(item: pytest.Item) -> str | None:
     return TOGETHER.get(path.stem, path.stem) if "workflow" in path.parts else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the names
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Name the groups, and put the longest ones first."""
     for item in items:
