@@ -5,6 +5,7 @@ its derivative are torch's own elementwise ops, kept inside custom ops so that a
 other bits.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,7 +31,30 @@ def _check(**tensors: Tensor) -> None:
     check_shapes(_SHAPES, **tensors)
 
 
-@torch.library.custom_op("adaln_projection::forward", mutates_args=())
+# As torch.library.custom_op, which imports torch._dynamo at its first call: seconds of each process.
+_LIBRARY = torch.library.Library("adaln_projection", "FRAGMENT")
+
+
+def _define(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Define an op by its schema, its fake implementation and, decorated, the one for tensors of any device."""
+    name = schema.partition("(")[0]
+
+    def define(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        _LIBRARY.define(schema, tags=[torch.Tag.pt2_compliant_tag])
+        _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"adaln_projection::{name}", fake, lib=_LIBRARY)
+        op: Callable[..., Any] = getattr(torch.ops.adaln_projection, name).default
+        return op
+
+    return define
+
+
+def _forward_fake(act: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    _check(act=act, weight=weight, bias=bias)
+    return act.new_empty((act.shape[0], weight.shape[0]))
+
+
+@_define("forward(Tensor act, Tensor weight, Tensor bias) -> Tensor", _forward_fake)
 def _forward(act: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     _check(act=act, weight=weight, bias=bias)
     if act.is_cuda:
@@ -38,13 +62,12 @@ def _forward(act: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return cpu.forward(prepared(act), prepared(weight), prepared(bias))
 
 
-@_forward.register_fake
-def _(act: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    _check(act=act, weight=weight, bias=bias)
-    return act.new_empty((act.shape[0], weight.shape[0]))
+def _d_act_fake(grad_table: Tensor, weight: Tensor) -> Tensor:
+    _check(grad_table=grad_table, weight=weight)
+    return grad_table.new_empty((grad_table.shape[0], weight.shape[1]), dtype=_F32)
 
 
-@torch.library.custom_op("adaln_projection::d_act", mutates_args=())
+@_define("d_act(Tensor grad_table, Tensor weight) -> Tensor", _d_act_fake)
 def _d_act(grad_table: Tensor, weight: Tensor) -> Tensor:
     _check(grad_table=grad_table, weight=weight)
     if weight.is_cuda:
@@ -52,13 +75,13 @@ def _d_act(grad_table: Tensor, weight: Tensor) -> Tensor:
     return cpu.d_act(prepared(grad_table), prepared(weight))
 
 
-@_d_act.register_fake
-def _(grad_table: Tensor, weight: Tensor) -> Tensor:
-    _check(grad_table=grad_table, weight=weight)
-    return grad_table.new_empty((grad_table.shape[0], weight.shape[1]), dtype=_F32)
+def _d_weight_bias_fake(grad_table: Tensor, act: Tensor) -> tuple[Tensor, Tensor]:
+    _check(grad_table=grad_table, act=act)
+    n, k = grad_table.shape[1], act.shape[1]
+    return grad_table.new_empty((n, k)), grad_table.new_empty((n,))
 
 
-@torch.library.custom_op("adaln_projection::d_weight_bias", mutates_args=())
+@_define("d_weight_bias(Tensor grad_table, Tensor act) -> (Tensor, Tensor)", _d_weight_bias_fake)
 def _d_weight_bias(grad_table: Tensor, act: Tensor) -> tuple[Tensor, Tensor]:
     _check(grad_table=grad_table, act=act)
     if act.is_cuda:
@@ -66,48 +89,38 @@ def _d_weight_bias(grad_table: Tensor, act: Tensor) -> tuple[Tensor, Tensor]:
     return cpu.d_weight_bias(prepared(grad_table), prepared(act))
 
 
-@_d_weight_bias.register_fake
-def _(grad_table: Tensor, act: Tensor) -> tuple[Tensor, Tensor]:
-    _check(grad_table=grad_table, act=act)
-    n, k = grad_table.shape[1], act.shape[1]
-    return grad_table.new_empty((n, k)), grad_table.new_empty((n,))
+def _activation_fake(temb: Tensor) -> Tensor:
+    _check(temb=temb)
+    return torch.empty_like(temb, dtype=_BF16)
 
 
-@torch.library.custom_op("adaln_projection::activation", mutates_args=())
+@_define("activation(Tensor temb) -> Tensor", _activation_fake)
 def _activation(temb: Tensor) -> Tensor:
     _check(temb=temb)
     return torch.nn.functional.silu(temb).to(_BF16)
 
 
-@_activation.register_fake
-def _(temb: Tensor) -> Tensor:
-    _check(temb=temb)
-    return torch.empty_like(temb, dtype=_BF16)
+def _d_temb_fake(d_act: Tensor, temb: Tensor) -> Tensor:
+    _check(d_act=d_act, temb=temb)
+    return torch.empty_like(d_act)
 
 
-@torch.library.custom_op("adaln_projection::d_temb", mutates_args=())
+@_define("d_temb(Tensor d_act, Tensor temb) -> Tensor", _d_temb_fake)
 def _d_temb(d_act: Tensor, temb: Tensor) -> Tensor:
     _check(d_act=d_act, temb=temb)
     sigmoid = torch.sigmoid(temb)
     return d_act * (sigmoid * (1 + temb * (1 - sigmoid)))
 
 
-@_d_temb.register_fake
-def _(d_act: Tensor, temb: Tensor) -> Tensor:
-    _check(d_act=d_act, temb=temb)
-    return torch.empty_like(d_act)
+def _projection_fake(temb: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    _check(temb=temb, weight=weight, bias=bias)
+    return weight.new_empty((temb.shape[0], weight.shape[0]))
 
 
-@torch.library.custom_op("adaln_projection::projection", mutates_args=())
+@_define("projection(Tensor temb, Tensor weight, Tensor bias) -> Tensor", _projection_fake)
 def _projection(temb: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     _check(temb=temb, weight=weight, bias=bias)
     return forward(_activation(temb), weight, bias)
-
-
-@_projection.register_fake
-def _(temb: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    _check(temb=temb, weight=weight, bias=bias)
-    return weight.new_empty((temb.shape[0], weight.shape[0]))
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG001
@@ -125,7 +138,17 @@ def _projection_backward(ctx: Any, grad_table: Tensor) -> tuple[Tensor | None, T
     return d_temb, d_weight if needs_weight else None, d_bias if needs_bias else None
 
 
-_projection.register_autograd(_projection_backward, setup_context=_save_for_backward)
+def _no_backward(ctx: Any, *gradients: Tensor) -> None:
+    raise NotImplementedError(
+        "a part of the AdaLN projection has no gradient of its own: use adaln_projection."
+    )
+
+
+for _part in ("forward", "d_act", "d_weight_bias", "activation", "d_temb"):
+    torch.library.register_autograd(f"adaln_projection::{_part}", _no_backward, lib=_LIBRARY)
+torch.library.register_autograd(
+    "adaln_projection::projection", _projection_backward, setup_context=_save_for_backward, lib=_LIBRARY
+)
 
 
 def forward(act: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

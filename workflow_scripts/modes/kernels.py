@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+
+# torch.profiler.profile wraps this one, and imports torch._dynamo: seconds of each process.
+from torch.autograd.profiler import profile
 
 from workflow_scripts.modes.kernel_names import shorten
 
@@ -62,7 +64,7 @@ def record_kernels(device: str) -> Iterator[Record]:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler writes its progress to stderr otherwise
     if device == "cuda":
         torch.cuda.synchronize()
-        with _profile(ProfilerActivity.CPU, ProfilerActivity.CUDA) as profiler:
+        with profile(use_kineto=True, use_device="cuda") as profiler:
             yield record
             torch.cuda.synchronize()
         code = triton_code(os.environ.get("TRITON_CACHE_DIR"))
@@ -71,7 +73,7 @@ def record_kernels(device: str) -> Iterator[Record]:
     with (
         _captured_stdout() as text,
         _verbose_libraries(),
-        _profile(ProfilerActivity.CPU) as profiler,
+        profile(use_kineto=True) as profiler,
     ):
         yield record
     operators = {event["name"] for event in _events(profiler, "cpu_op")}
@@ -107,10 +109,6 @@ def _launch(event: dict[str, Any], code: dict[str, str]) -> str:
     ptx = f" ptx {code[name]}" if name in code else ""
     grid = "x".join(str(size) for size in event.get("args", {}).get("grid", []))
     return f"{name}{ptx} grid {grid}" if grid else name + ptx
-
-
-def _profile(*activities: ProfilerActivity) -> profile:
-    return profile(activities=activities, acc_events=True)  # or it warns that events are per cycle
 
 
 def _events(profiler: profile, category: str) -> list[dict[str, Any]]:
