@@ -108,15 +108,19 @@ class Audit:
         return self.control if key == self.control.key else self.implementations[key]
 
     def mode(self, implementation: Implementation) -> dict[str, Any]:
-        """The mode's settings; those of an empty mode where the implementation has none."""
+        """The mode's settings; those of an empty mode where the implementation has none.
+
+        `conda` is the audit's environment where the mode has none of its own.
+        """
         if implementation == self.control:
             plain = self.mode(self.plain_of_control)
             return {**plain, "switch": "nothing"}
+        settings: dict[str, Any] = {}
         if implementation.mode is None:
-            empty: dict[str, Any] = {}
-            fill_defaults(empty, schema()["properties"]["modes"]["additionalProperties"])
-            return empty
-        return dict(self.config["modes"][implementation.mode])
+            fill_defaults(settings, schema()["properties"]["modes"]["additionalProperties"])
+        else:
+            settings |= self.config["modes"][implementation.mode]
+        return settings | {"conda": settings["conda"] or self.config["conda"]}
 
     def cell(self, implementation: Implementation, case: int) -> dict[str, Any]:
         """All that decides what a cell computes: a change of any part of it makes the cell stale."""

@@ -6,7 +6,7 @@
 // All pointers are device pointers to contiguous row-major tensors, 16-byte aligned, of the current device; `stream`
 // is a cudaStream_t.  T >= 1, N >= 1, K >= 8 and a multiple of 8; N * K and T * N may exceed 2^31.  Calls only launch
 // kernels: nothing is allocated, nothing waits, so every call can be captured in a CUDA graph.  Each returns 0, a
-// cudaError_t (> 0), or ADALN_BAD_ARGUMENT.
+// cudaError_t (> 0), or one of the codes below.
 //
 // NaN: every float32 NaN that the device's adds, fmas and tensor cores produce is 0x7fffffff, whatever the payload or
 // sign of the operand; rounded to bf16 it is 0x7fff.  Infinities and subnormals follow IEEE 754 (nothing is flushed).
@@ -20,6 +20,7 @@ extern "C" {
 #endif
 
 #define ADALN_BAD_ARGUMENT (-1)
+#define ADALN_TOO_LITTLE_SHARED_MEMORY (-2)
 #define ADALN_PUBLIC __attribute__((visibility("default")))
 
 // Bytes of scratch that a call needs, on any device; functions of the sizes alone, may be 0.

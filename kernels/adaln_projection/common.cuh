@@ -125,9 +125,13 @@ int launch_early(void (*kernel)(Parameters...), const Device &device, int64_t bl
     return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// Lets a kernel use `bytes` of dynamic shared memory; 0 or a cudaError_t.
+// Lets a kernel use `bytes` of dynamic shared memory; 0, a cudaError_t, or ADALN_TOO_LITTLE_SHARED_MEMORY.
 template <typename Kernel>
 int allow_shared(Kernel kernel, int bytes) {
+    int id = 0, most = 0;
+    if (int error = cudaGetDevice(&id)) return error;
+    if (int error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, id)) return error;
+    if (bytes > most) return ADALN_TOO_LITTLE_SHARED_MEMORY;
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 

@@ -168,5 +168,8 @@ extern "C" int adaln_cuda_forward(const void *act_bf16, const void *weight_bf16,
 
 extern "C" const char *adaln_cuda_error(int code) {
     if (code == ADALN_BAD_ARGUMENT) return "sizes out of range: T and N must be positive, K a positive multiple of 8";
+    if (code == ADALN_TOO_LITTLE_SHARED_MEMORY)
+        return "this GPU has too little shared memory per block for the kernel's tiles (compute capability 8.6, 8.9 "
+               "and 12.0 have 99 KB); 8.0, 9.0 and 10.0 have enough";
     return cudaGetErrorString(static_cast<cudaError_t>(code));
 }

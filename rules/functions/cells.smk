@@ -25,8 +25,8 @@ def cell_interpreter(wildcards):
 def cell_libraries(wildcards):
     """Versions of what the cell uses: an upgrade makes it stale."""
     mode = cell_mode(wildcards)
-    if CONDA and cell_conda(wildcards):
-        return mode["conda"] or AUDIT.config["conda"]  # Snakemake itself looks at the file's content
+    if CONDA and mode["conda"]:
+        return mode["conda"]  # Snakemake itself looks at the file's content
     folders = AUDIT.path(AUDIT.implementation(wildcards.implementation))
     return library_versions(mode["needs"]["libraries"], mode["python"], folders)
 
@@ -53,4 +53,4 @@ def cell_callable(wildcards):
 
 def cell_conda(wildcards):
     file = cell_mode(wildcards)["conda"]
-    return str(SOURCE / file) if file else own_conda(wildcards)
+    return str(SOURCE / file) if file else None

@@ -346,3 +346,13 @@ def test_the_document_is_json_and_names_the_implementations():
 def test_suggestions_stay_short():
     assert suggest("x", []) == " (there are: none)"
     assert suggest("zzz", [f"name{i}" for i in range(100)]).endswith("name11, ...)")
+
+
+def test_an_implementation_has_its_modes_environment_or_the_audits():
+    config = changed(("conda",), "envs/torch.yaml")
+    config["modes"]["one_thread"]["conda"] = "envs/vllm.yaml"
+    audit = Audit(config)
+    environments = {label: audit.mode(i)["conda"] for label, i in audit.implementations.items()}
+    assert environments.pop("diffusers.one_thread") == "envs/vllm.yaml"
+    assert set(environments.values()) == {"envs/torch.yaml"}
+    assert audit.mode(audit.control)["conda"] == "envs/torch.yaml"

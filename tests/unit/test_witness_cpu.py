@@ -3,6 +3,8 @@
 import ctypes
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -164,3 +166,19 @@ def test_an_exception_while_recording_gives_stdout_back(tmp_path):
     with witness.record_kernels("cpu"):
         assert os.fstat(1).st_ino != status.st_ino
     assert os.fstat(1).st_ino == status.st_ino
+
+
+def test_a_cell_does_not_import_the_compiler(cpu_kernel_directory):
+    """torch._dynamo would add two seconds to each process."""
+    program = """
+import sys, torch
+from kernels.adaln_projection import adaln_projection
+from workflow_scripts.modes.witness import record_kernels
+temb, weight = torch.ones(1, 8, requires_grad=True), torch.ones(2, 8, dtype=torch.bfloat16)
+with record_kernels("cpu"):
+    adaln_projection(temb, weight, torch.ones(2, dtype=torch.bfloat16)).sum().backward()
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    environment = os.environ | {"ADALN_KERNEL_DIR": str(cpu_kernel_directory)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+    assert done.returncode == 0
