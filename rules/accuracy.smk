@@ -8,7 +8,7 @@ include: "functions/accuracy.smk"
 rule accuracy:
     # One job a case: the float64 reference is computed once, part by part, and never kept.
     input:
-        digests=rules.inputs.output.digests,
+        digests=ancient(rules.inputs.output.digests),
         inputs=ancient(rules.inputs.output.dumps),
         manifests=lambda wildcards: [manifest(key, wildcards.case) for key in AUDIT.implementations],
         dumps=lambda wildcards: [
@@ -27,6 +27,7 @@ rule accuracy:
         runtime=grows(20),
     params:
         modules=modules("launch", "accuracy", "operators.adaln_layout", "operators.adaln_projection"),
+        inputs=inputs_recipe,
         operator=json.dumps(AUDIT.config["operator"]),
         device=AUDIT.config["device"],
         gpus=unrecorded(GPUS),

@@ -9,7 +9,7 @@ include: "functions/bench.smk"
 rule latency:
     # Alone on its GPU; on a CPU alone on the machine.
     input:
-        digests=rules.inputs.output.digests,
+        digests=ancient(rules.inputs.output.digests),
         inputs=ancient(rules.inputs.output.dumps),
         manifest=MANIFEST,
         callable=cell_callable,
@@ -26,6 +26,7 @@ rule latency:
         runtime=grows(15),
     params:
         modules=latency_modules,
+        inputs=inputs_recipe,
         spec=cell_spec,
         variables=cell_variables,
         interpreter=cell_interpreter,

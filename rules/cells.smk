@@ -7,7 +7,7 @@ include: "functions/cells.smk"
 
 rule cell:
     input:
-        digests=rules.inputs.output.digests,
+        digests=ancient(rules.inputs.output.digests),
         dumps=ancient(rules.inputs.output.dumps),
         kernel=kernel_code,
         callable=cell_callable,
@@ -26,6 +26,7 @@ rule cell:
         runtime=grows(15),
     params:
         modules=cell_modules,
+        inputs=inputs_recipe,
         spec=cell_spec,
         variables=cell_variables,
         interpreter=cell_interpreter,

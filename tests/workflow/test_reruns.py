@@ -143,6 +143,12 @@ TABLE = {
         configure(gpus=8, cells_per_gpu=2, cores_per_cell=2, on_error="record"),
         {"configuration"} | REPORT,
     ),
+    "another choice of cases, of which the largest stays": (
+        configure(cases=[2]),
+        {f"rows {key}" for key in (PLAIN, UPGRADABLE, KERNEL)}
+        | {"inputs", "configuration", "cell provider.control_inert 2", "control_flipped_bit"}
+        | REPORT,
+    ),
     "what the gate demands": (
         configure(expect={"rl_kernel": {"repeatable": True}}),
         {"configuration"} | REPORT,
