@@ -8,8 +8,8 @@ include: "functions/accuracy.smk"
 rule accuracy:
     # One job a case: the float64 reference is computed once, part by part, and never kept.
     input:
-        digests=ancient(rules.inputs.output.digests),
-        inputs=ancient(rules.inputs.output.dumps),
+        digests=ancient(INPUT_DIGESTS),
+        inputs=ancient(INPUT_DUMPS),
         manifests=lambda wildcards: [manifest(key, wildcards.case) for key in AUDIT.implementations],
         dumps=lambda wildcards: [
             ancient(f) for key in AUDIT.implementations for f in dumps(key, wildcards.case)

@@ -9,8 +9,8 @@ include: "functions/bench.smk"
 rule latency:
     # Alone on its GPU; on a CPU alone on the machine.
     input:
-        digests=ancient(rules.inputs.output.digests),
-        inputs=ancient(rules.inputs.output.dumps),
+        digests=ancient(INPUT_DIGESTS),
+        inputs=ancient(INPUT_DUMPS),
         manifest=MANIFEST,
         callable=cell_callable,
     output:

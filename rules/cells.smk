@@ -7,8 +7,8 @@ include: "functions/cells.smk"
 
 rule cell:
     input:
-        digests=ancient(rules.inputs.output.digests),
-        dumps=ancient(rules.inputs.output.dumps),
+        digests=ancient(INPUT_DIGESTS),
+        dumps=ancient(INPUT_DUMPS),
         kernel=kernel_code,
         callable=cell_callable,
     output:

@@ -40,6 +40,9 @@ except AuditError as error:
 
 RESULTS = f"{AUDIT.config['results']}/{AUDIT.config['audit']}"
 LOGS = f"{RESULTS}/logs"
+# Paths, where rules.x.output would do: of inputs named by their rule Snakemake hashes the whole list for each file.
+INPUT_DIGESTS = f"{RESULTS}/inputs/inputs.json"
+INPUT_DUMPS = [f"{RESULTS}/inputs/{name}.safetensors" for name in LAYOUT.shapes(1)]
 MANIFEST = f"{RESULTS}/cells/{{implementation}}/{{case}}/manifest.json"
 # Where RESULTS really is: Snakemake puts a module's prefix before inputs and outputs, but not before parameters.
 PLACE = str(workflow.modifier.path_modifier.modify(RESULTS))
@@ -108,9 +111,8 @@ def manifest(key, case):
     return MANIFEST.format(implementation=key, case=case)
 
 
-def dumps(key, case):
-    folder = Path(manifest(key, case)).parent
-    return [str(folder / f"{name}.safetensors") for name in LAYOUT.tensor_ids]
+def dumps(key, case, tensors=LAYOUT.tensor_ids):
+    return [manifest(key, case).replace("manifest.json", f"{name}.safetensors") for name in tensors]
 
 
 def pairs():

@@ -32,7 +32,9 @@ rule rows:
     input:
         manifests=lambda wildcards: [manifest(wildcards.implementation, case) for case in AUDIT.cases],
         dumps=lambda wildcards: [
-            ancient(f) for case in AUDIT.cases for f in dumps(wildcards.implementation, case)
+            ancient(f)
+            for case in AUDIT.cases
+            for f in dumps(wildcards.implementation, case, LAYOUT.row_tensors)
         ],
     output:
         f"{RESULTS}/rows/{{implementation}}.json",

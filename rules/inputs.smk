@@ -9,8 +9,8 @@ rule inputs:
     input:
         weights=ancient(local(AUDIT.config["weights"]["file"])) if AUDIT.config["weights"] else [],
     output:
-        digests=f"{RESULTS}/inputs/inputs.json",
-        dumps=expand(f"{RESULTS}/inputs/{{name}}.safetensors", name=LAYOUT.shapes(1)),
+        digests=INPUT_DIGESTS,
+        dumps=INPUT_DUMPS,
     log:
         f"{LOGS}/inputs.log",
     conda:

@@ -6,12 +6,12 @@ PAGE_TEMPLATES = source_files(sorted(Path(SOURCE, "workflow_scripts/report/templ
 
 rule report:
     input:
-        configuration=rules.configuration.output,
+        configuration=f"{RESULTS}/configuration.json",
         manifests=[manifest(key, case) for key in AUDIT.implementations for case in AUDIT.cases],
         compares=[f"{RESULTS}/compare/{case}/{key}/{baseline}.json" for case, key, baseline in pairs()],
-        rows=expand(rules.rows.output, implementation=AUDIT.implementations),
+        rows=expand(f"{RESULTS}/rows/{{implementation}}.json", implementation=AUDIT.implementations),
         accuracy=accuracies(),
-        flipped_bit=rules.control_flipped_bit.output,
+        flipped_bit=f"{RESULTS}/controls/flipped_bit.json",
         inert=manifest(AUDIT.control.key, AUDIT.cases[0]),
     output:
         json=f"{RESULTS}/report/report.json",

@@ -40,7 +40,7 @@ def main() -> int:
     """Entry point of rule inputs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="JSON: operator, rows, seeds, weights")
-    parser.add_argument("--cases", type=int, nargs="+", required=True, help="rows of each case, at most `rows`")
+    parser.add_argument("--cases", type=int, nargs="+", required=True, help="rows of each case")
     parser.add_argument("--output-dir", type=Path, required=True)
     arguments = parser.parse_args()
     spec = json.loads(arguments.spec)

@@ -36,7 +36,7 @@ _LIBRARY = torch.library.Library("adaln_projection", "FRAGMENT")
 
 
 def _define(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Define an op by its schema, its fake implementation and, decorated, the one for tensors of any device."""
+    """Define an op by its schema and its fake implementation; what it decorates runs on every device."""
     name = schema.partition("(")[0]
 
     def define(kernel: Callable[..., Any]) -> Callable[..., Any]:

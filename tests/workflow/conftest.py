@@ -1,9 +1,11 @@
 """One finished small audit a session, and copies of it for tests that edit something."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.workflow.support import cluster as slurm
 from tests.workflow.support.audits import copy_audit, copy_sources, small_audit, write_audit
 from tests.workflow.support.running import snakemake
 
@@ -34,3 +36,10 @@ def cpu_audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def audit_copy(finished_audit: Path, tmp_path: Path) -> Path:
     """A copy of the finished audit that the test may spoil."""
     return copy_audit(finished_audit, tmp_path / "audit")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a SLURM of one node with two pretend GPUs, for the tests of one file."""
+    with slurm.cluster(tmp_path_factory.mktemp("slurm")) as root:
+        yield root

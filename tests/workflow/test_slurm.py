@@ -43,12 +43,6 @@ def audit() -> dict:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with slurm.cluster(tmp_path_factory.mktemp("slurm")) as root:
-        yield root
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """An audit whose candidates go wrong in the ways that were planted."""
     folder = tmp_path_factory.mktemp("submitted") / "audit"

@@ -71,6 +71,11 @@ def obstacle() -> str | None:
     return None
 
 
+def node() -> str:
+    """Name of the one node."""
+    return socket.gethostname().partition(".")[0]
+
+
 def jobs() -> list[str]:
     """`<id> <state> <comment>` of each job that is queued or runs; the comment names rule and wildcards."""
     words = ["squeue", "--noheader", "--states=PENDING,CONFIGURING,RUNNING,COMPLETING", "--format=%i %T %k"]
@@ -114,7 +119,7 @@ def _configure(root: Path) -> None:
     key.write_bytes(os.urandom(1024))
     for index in range(GPUS):
         subprocess.run(["mknod", str(root / "dev" / f"nvidia{index}"), "c", "1", "3"], check=True)
-    host = socket.gethostname().partition(".")[0]
+    host = node()
     (root / "slurm.conf").write_text(SLURM_CONF.format(host=host, root=root, gpus=GPUS))
     (root / "gres.conf").write_text(f"NodeName={host} Name=gpu File={root}/dev/nvidia[0-{GPUS - 1}]\n")
     (root / "cgroup.conf").write_text("ConstrainRAMSpace=no\n")

@@ -74,3 +74,12 @@ def table(temb, w, b):
         time.sleep(0.05)
     return sound(temb, w, b)
 """
+
+HUNGRY = """\
+import time
+
+from expression import table
+
+held = bytearray(b"x") * 2**30
+time.sleep(5)  # SLURM looks once a second
+"""
