@@ -59,19 +59,38 @@ def test_a_comment_in_the_reference_leaves_its_code_digest(tmp_path, cpu_kernel_
     assert (tmp_path / "out/code.json").read_bytes() == (cpu_kernel_directory / "code.json").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def cuda_build(tmp_path_factory):
+    """A folder with the CUDA library of the present sources: half a minute."""
+    folder = tmp_path_factory.mktemp("cuda")
+    build(folder, ["cuda"])
+    return folder
+
+
+@needs_nvcc
+def test_the_cuda_library_builds_for_every_architecture(cuda_build):
+    library = json.loads((cuda_build / "build.json").read_text())["libraries"]["cuda"]
+    assert library["architectures"] == ["sm_80", "sm_90a", "sm_100", "compute_90"]
+    log = (cuda_build / "build.log").read_text()
+    assert all(f"for '{chip}'" in log for chip in ("sm_80", "sm_90a", "sm_100"))  # registers of each kernel
+
+
+@needs_nvcc
+def test_errors_of_the_cuda_library_have_a_sentence(cuda_build):
+    library = load("cuda", cuda_build)  # it needs no driver
+    assert b"K a positive multiple of 8" in library.adaln_cuda_error(-1)
+    assert b"too little shared memory" in library.adaln_cuda_error(-2)
+    assert library.adaln_cuda_error(1) == b"invalid argument"
+
+
 @needs_nvcc
 @pytest.mark.slow
-def test_the_cuda_library_builds_for_every_architecture_and_ignores_comments(tmp_path):
-    record = build(tmp_path / "out", ["cuda"])
-    library = record["libraries"]["cuda"]
-    assert library["architectures"] == ["sm_80", "sm_90a", "sm_100", "compute_90"]
-    log = (tmp_path / "out/build.log").read_text()
-    assert all(f"for '{chip}'" in log for chip in ("sm_80", "sm_90a", "sm_100"))  # registers of each kernel
+def test_comments_leave_the_digest_of_the_cuda_library(cuda_build, tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("build", "__pycache__"))
     for path in (tmp_path / "copy").glob("*.cu*"):
         path.write_text("// One more line.\n" + path.read_text())
     build(tmp_path / "reworded", ["cuda"], tmp_path / "copy")
-    assert (tmp_path / "reworded/code.json").read_bytes() == (tmp_path / "out/code.json").read_bytes()
+    assert (tmp_path / "reworded/code.json").read_bytes() == (cuda_build / "code.json").read_bytes()
 
 
 def test_what_a_build_leaves(tmp_path):

@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from tests.workflow.support.audits import small_audit, write_audit
-from tests.workflow.support.running import snakemake
-
 KEYS = {"diffusers[plain]": "diffusers.plain", "rl_kernel": "rl_kernel"}
 DROPPED = {"torch.bfloat16": 45, "torch.float32": 29}
 """Bits by which float64's significand is the longer one."""
@@ -70,14 +67,3 @@ def test_the_embedded_audit_agrees_with_numpy(cpu_audit, case, label):
             },
             rel=1e-5,
         )
-
-
-def test_accuracy_can_be_left_out(audit_copy):
-    write_audit(audit_copy, small_audit(accuracy=False))
-    run = snakemake(audit_copy)
-    assert run.returncode == 0, run.output
-    assert run.jobs == ["configuration", "gate", "page", "report"]
-    report = json.loads((audit_copy / "results" / "small" / "report" / "report.full.json").read_text())
-    assert all(
-        cell["accuracy"] is None for entry in report["implementations"] for cell in entry["cells"].values()
-    )

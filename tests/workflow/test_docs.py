@@ -89,7 +89,17 @@ def on_the_stand_in(command: str) -> str:
     return command
 
 
-@pytest.mark.parametrize("path", [path for path in DOCUMENTS if runnable(path)], ids=name)
+# They run audits of their own, as the tutorial does, which is always run.
+SLOW = {"add-a-candidate.md", "add-a-mode.md", "real-checkpoint-weights.md"}
+
+
+def runnable_documents():
+    for path in DOCUMENTS:
+        if runnable(path):
+            yield pytest.param(path, id=name(path), marks=[pytest.mark.slow] if path.name in SLOW else [])
+
+
+@pytest.mark.parametrize("path", runnable_documents())
 def test_commands_run(path, audit_copy):
     path_of_tools = f"{Path(sys.executable).parent}:{environment()['PATH']}"
     for block in runnable(path):

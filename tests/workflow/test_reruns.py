@@ -4,6 +4,7 @@ The audit has the implementations `provider[plain]`, `provider[upgradable]` and 
 the first and the last are baselines. The jobs expected are worked out from what reads what, not from a run.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.workflow.support.audits import install, small_audit
+from tests.workflow.support.audits import install, small_audit, write_audit
 from tests.workflow.support.running import snakemake
 
 CASES = (1, 2)
@@ -224,3 +225,14 @@ def test_a_comparison_does_not_read_a_corrupt_dump(audit_copy):
     assert f"results/small/{DUMP}: corrupt" in run.output
     assert f"--forcerun results/small/cells/{UPGRADABLE}/2/manifest.json" in run.output
     assert not (audit_copy / "results" / "small" / COMPARISON).exists()
+
+
+def test_accuracy_can_be_left_out(audit_copy):
+    write_audit(audit_copy, small_audit(accuracy=False))
+    run = snakemake(audit_copy)
+    assert run.returncode == 0, run.output
+    assert run.jobs == ["configuration", "gate", "page", "report"]
+    report = json.loads((audit_copy / "results" / "small" / "report" / "report.full.json").read_text())
+    assert all(
+        cell["accuracy"] is None for entry in report["implementations"] for cell in entry["cells"].values()
+    )
