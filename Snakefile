@@ -26,6 +26,7 @@ rule all:
         rules.report.output,
         rules.page.output,
         rules.gate.output,
+        builds_of_comments(),
 
 
 onsuccess:

@@ -8,12 +8,10 @@ include: "functions/accuracy.smk"
 rule accuracy:
     # One job a case: the float64 reference is computed once, part by part, and never kept.
     input:
-        digests=ancient(INPUT_DIGESTS),
+        digests=INPUT_DIGESTS,
         inputs=ancient(INPUT_DUMPS),
-        manifests=lambda wildcards: [manifest(key, wildcards.case) for key in AUDIT.implementations],
-        dumps=lambda wildcards: [
-            ancient(f) for key in AUDIT.implementations for f in dumps(key, wildcards.case)
-        ],
+        manifests=[manifest(key) for key in AUDIT.implementations],
+        dumps=ancient([f for key in AUDIT.implementations for f in dumps(key)]),
     output:
         f"{RESULTS}/accuracy/{{case}}.json",
     log:
@@ -27,14 +25,12 @@ rule accuracy:
         runtime=grows(20),
     params:
         modules=modules("launch", "accuracy", "operators.adaln_layout", "operators.adaln_projection"),
-        inputs=inputs_recipe,
         operator=json.dumps(AUDIT.config["operator"]),
         device=AUDIT.config["device"],
-        gpus=unrecorded(GPUS),
-        cells_per_gpu=unrecorded(CELLS_PER_GPU),
+        slots=unrecorded(GPU_SLOTS),
         configfile=unrecorded(CONFIGFILE),
     shell:
         'python -P -m workflow_scripts.launch --variables \'{{"OMP_NUM_THREADS": "{threads}"}}\''
-        " --gpus {params.gpus} --cells-per-gpu {params.cells_per_gpu} workflow_scripts.accuracy --operator {params.operator:q}"
+        " {params.slots} workflow_scripts.accuracy --operator {params.operator:q}"
         " --device {params.device} --inputs {input.digests:q} --case {wildcards.case} --manifests {input.manifests:q}"
         " --configfile {params.configfile:q} --output {output:q} &> {log:q}"

@@ -9,9 +9,9 @@ include: "functions/bench.smk"
 rule latency:
     # Alone on its GPU; on a CPU alone on the machine.
     input:
-        digests=ancient(INPUT_DIGESTS),
+        digests=INPUT_DIGESTS,
         inputs=ancient(INPUT_DUMPS),
-        manifest=MANIFEST,
+        manifest=manifest(),
         callable=cell_callable,
     output:
         f"{RESULTS}/latency/{{implementation}}/{{case}}.json",
@@ -26,19 +26,16 @@ rule latency:
         runtime=grows(15),
     params:
         modules=latency_modules,
-        inputs=inputs_recipe,
         spec=cell_spec,
-        variables=cell_variables,
-        interpreter=cell_interpreter,
+        process=cell_process,
         settings=json.dumps(AUDIT.config["latency"]),
         kernel=f"{PLACE}/kernel",
-        gpus=unrecorded(GPUS),
-        cells_per_gpu=unrecorded(CELLS_PER_GPU),
+        slots=unrecorded(GPU_SLOTS),
         configfile=unrecorded(CONFIGFILE),
     shell:
         "ADALN_KERNEL_DIR={params.kernel:q}"
-        " python -P -m workflow_scripts.launch --variables {params.variables:q} {params.interpreter:q}"
-        " --scratch {output:q} --gpus {params.gpus} --cells-per-gpu {params.cells_per_gpu} --whole-gpu workflow_scripts.latency"
+        " python -P -m workflow_scripts.launch {params.process:q}"
+        " --scratch {output:q} {params.slots} --whole-gpu workflow_scripts.latency"
         " --spec {params.spec:q} --settings {params.settings:q} --manifest {input.manifest:q}"
         " --inputs {input.digests:q} --configfile {params.configfile:q} --output {output:q} &> {log:q}"
 

@@ -7,14 +7,14 @@ include: "functions/cells.smk"
 
 rule cell:
     input:
-        digests=ancient(INPUT_DIGESTS),
+        digests=INPUT_DIGESTS,
         dumps=ancient(INPUT_DUMPS),
         kernel=kernel_code,
         callable=cell_callable,
     output:
-        manifest=MANIFEST,
-        timing=MANIFEST.replace("manifest.json", "timing.json"),
-        dumps=[f if AUDIT.config["keep_dumps"] else temp(f) for f in dumps("{implementation}", "{case}")],
+        manifest=manifest(),
+        timing=cell_file("timing.json"),
+        dumps=[f if AUDIT.config["keep_dumps"] else temp(f) for f in dumps()],
     log:
         f"{LOGS}/cell/{{implementation}}/{{case}}.log",
     conda:
@@ -26,21 +26,18 @@ rule cell:
         runtime=grows(15),
     params:
         modules=cell_modules,
-        inputs=inputs_recipe,
         spec=cell_spec,
-        variables=cell_variables,
-        interpreter=cell_interpreter,
+        process=cell_process,
         libraries=cell_libraries,
         lacks=cell_lacks,
         folder=subpath(output.manifest, parent=True),
         objects=f"{PLACE}/objects",
         kernel=f"{PLACE}/kernel",
-        gpus=unrecorded(GPUS),
-        cells_per_gpu=unrecorded(CELLS_PER_GPU),
+        slots=unrecorded(GPU_SLOTS),
         on_error=unrecorded(ON_ERROR),
     shell:
         "ADALN_KERNEL_DIR={params.kernel:q}"
-        " python -P -m workflow_scripts.launch --variables {params.variables:q} {params.interpreter:q}"
-        " --scratch {params.folder:q} --gpus {params.gpus} --cells-per-gpu {params.cells_per_gpu} workflow_scripts.run_cell"
+        " python -P -m workflow_scripts.launch {params.process:q}"
+        " --scratch {params.folder:q} {params.slots} workflow_scripts.run_cell"
         " --spec {params.spec:q} --on-error {params.on_error} --inputs {input.digests:q} --objects {params.objects:q}"
         " --output-dir {params.folder:q} &> {log:q}"

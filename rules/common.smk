@@ -43,7 +43,6 @@ LOGS = f"{RESULTS}/logs"
 # Paths, where rules.x.output would do: of inputs named by their rule Snakemake hashes the whole list for each file.
 INPUT_DIGESTS = f"{RESULTS}/inputs/inputs.json"
 INPUT_DUMPS = [f"{RESULTS}/inputs/{name}.safetensors" for name in LAYOUT.shapes(1)]
-MANIFEST = f"{RESULTS}/cells/{{implementation}}/{{case}}/manifest.json"
 # Where RESULTS really is: Snakemake puts a module's prefix before inputs and outputs, but not before parameters.
 PLACE = str(workflow.modifier.path_modifier.modify(RESULTS))
 # Jobs go to a cluster, or to the machine that this is.
@@ -52,6 +51,8 @@ CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 ON_ERROR = AUDIT.config["on_error"]
 GPUS = AUDIT.config["gpus"] if AUDIT.config["device"] == "cuda" else 0
 CELLS_PER_GPU = AUDIT.config["cells_per_gpu"]
+# Options of launch.
+GPU_SLOTS = f"--gpus {GPUS} --cells-per-gpu {CELLS_PER_GPU}"
 CONFIGFILE = os.path.relpath(workflow.configfiles[-1]) if workflow.configfiles else "config/config.yaml"
 
 # A job finds `python` (Snakemake's, unless its conda environment comes first) and our packages, wherever the
@@ -107,12 +108,17 @@ def callable_files(candidate):
     return [local(str(file)) for file in files if name and file.exists()]
 
 
-def manifest(key, case):
-    return MANIFEST.format(implementation=key, case=case)
+def cell_file(name, key="{implementation}", case="{case}"):
+    """A file of a cell, or of the cell of a job's wildcards. A path is cheaper than a function, on thousands of jobs."""
+    return f"{RESULTS}/cells/{key}/{case}/{name}"
 
 
-def dumps(key, case, tensors=LAYOUT.tensor_ids):
-    return [manifest(key, case).replace("manifest.json", f"{name}.safetensors") for name in tensors]
+def manifest(key="{implementation}", case="{case}"):
+    return cell_file("manifest.json", key, case)
+
+
+def dumps(key="{implementation}", case="{case}", tensors=LAYOUT.tensor_ids):
+    return [cell_file(f"{name}.safetensors", key, case) for name in tensors]
 
 
 def pairs():

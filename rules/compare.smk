@@ -5,11 +5,9 @@
 
 rule compare:
     input:
-        a=MANIFEST,
-        b=lambda wildcards: manifest(wildcards.baseline, wildcards.case),
-        dumps=lambda wildcards: ancient(
-            dumps(wildcards.implementation, wildcards.case) + dumps(wildcards.baseline, wildcards.case)
-        ),
+        a=manifest(),
+        b=manifest("{baseline}"),
+        dumps=ancient(dumps() + dumps("{baseline}")),
     output:
         f"{RESULTS}/compare/{{case}}/{{implementation}}/{{baseline}}.json",
     log:
@@ -30,12 +28,8 @@ rule compare:
 
 rule rows:
     input:
-        manifests=lambda wildcards: [manifest(wildcards.implementation, case) for case in AUDIT.cases],
-        dumps=lambda wildcards: [
-            ancient(f)
-            for case in AUDIT.cases
-            for f in dumps(wildcards.implementation, case, LAYOUT.row_tensors)
-        ],
+        manifests=[manifest(case=case) for case in AUDIT.cases],
+        dumps=ancient([f for case in AUDIT.cases for f in dumps(case=case, tensors=LAYOUT.row_tensors)]),
     output:
         f"{RESULTS}/rows/{{implementation}}.json",
     log:

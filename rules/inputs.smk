@@ -19,14 +19,13 @@ rule inputs:
         mem_mb=grows(4000),
         runtime=grows(10),
     params:
-        modules=inputs_modules(),
+        modules=modules("launch", "make_inputs", "operators.adaln_projection"),
         spec=inputs_spec,
-        cases=AUDIT.cases,
         weights=weights_digest,
         folder=subpath(output.digests, parent=True),
     shell:
         "python -P -m workflow_scripts.launch workflow_scripts.make_inputs"
-        " --spec {params.spec:q} --cases {params.cases} --output-dir {params.folder:q} &> {log:q}"
+        " --spec {params.spec:q} --output-dir {params.folder:q} &> {log:q}"
 
 
 rule configuration:

@@ -5,15 +5,11 @@
 include: "functions/kernel.smk"
 
 
-# On a CPU an edit of the CUDA kernels concerns nobody.
-TARGETS = ["cpu", "cuda"] if AUDIT.config["device"] == "cuda" else ["cpu"]
-
-
 rule build_kernel:
     input:
         sources=kernel_sources(),
     output:
-        code=f"{RESULTS}/kernel/code.json",
+        code=[] if EDITED == "comments" else CODE,
         build=f"{RESULTS}/kernel/build.json",
     log:
         f"{LOGS}/build_kernel.log",
@@ -26,7 +22,7 @@ rule build_kernel:
     params:
         modules=modules("build", package="kernels.adaln_projection"),
         targets="both" if len(TARGETS) > 1 else "cpu",
-        folder=subpath(output.code, parent=True),
+        folder=subpath(output.build, parent=True),
         lacking=compilers_lacking(Path(PLACE, "kernel"), TARGETS),
     shell:
         # Without a compiler the cells of rl_kernel are unavailable, with the reason; the others and the report go on.

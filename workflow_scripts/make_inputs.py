@@ -39,13 +39,12 @@ def digests(
 def main() -> int:
     """Entry point of rule inputs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="JSON: operator, rows, seeds, weights")
-    parser.add_argument("--cases", type=int, nargs="+", required=True, help="rows of each case")
+    parser.add_argument("--spec", required=True, help="JSON: operator, cases, seeds, weights")
     parser.add_argument("--output-dir", type=Path, required=True)
     arguments = parser.parse_args()
     spec = json.loads(arguments.spec)
     operator = operators.create(**spec["operator"])
-    rows: int = spec["rows"]
+    rows = max(spec["cases"])
     weights = load_weights(spec["weights"], operator) if spec["weights"] else None
     tensors = operator.make_inputs(rows, spec["seeds"], weights)
     folder: Path = arguments.output_dir
@@ -57,7 +56,7 @@ def main() -> int:
 
     with ThreadPoolExecutor() as pool:  # writing waits for the disk, hashing lets go of the interpreter
         written = pool.map(write, operator.shapes(rows))
-        document = {"cases": digests(operator, tensors, arguments.cases)}
+        document = {"cases": digests(operator, tensors, spec["cases"])}
         list(written)
     (folder / "inputs.json").write_text(json.dumps(document, indent=2) + "\n")
     return 0

@@ -152,6 +152,13 @@ def repository_state(package: Path = PACKAGE) -> dict[str, str | bool | None]:
     return {"commit": commit, "tracked_tree_dirty": None if changes is None else changes != ""}
 
 
+def _same(new: Path, old: Path) -> bool:
+    """Whether both are the same file, or neither is there."""
+    if not (new.exists() and old.exists()):
+        return new.exists() == old.exists()
+    return new.read_bytes() == old.read_bytes()
+
+
 def build(
     out: Path, targets: list[str], package: Path = PACKAGE, *, record_missing: bool = False
 ) -> dict[str, Any]:
@@ -179,11 +186,12 @@ def build(
         code = {target: library and library["code_digest"] for target, library in libraries.items()}
         (temporary / "build.json").write_text(json.dumps(record, indent=2) + "\n")
         (temporary / "code.json").write_text(json.dumps(code, indent=2) + "\n")
-        (out / "build.json").unlink(missing_ok=True)
+        built = [FILES[target] for target, library in libraries.items() if library]
+        if any(not _same(temporary / file, out / file) for file in FILES.values()):
+            (out / "build.json").unlink(missing_ok=True)  # else cells may go on loading what stays as it is
         for target, file in FILES.items():
             if libraries[target] is None:
                 (out / file).unlink(missing_ok=True)
-        built = [FILES[target] for target, library in libraries.items() if library]
         for file in [*built, "build.log", "code.json", "build.json"]:
             (temporary / file).replace(out / file)
     return record

@@ -8,11 +8,12 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kernels.adaln_projection.machine_code import code_digest
 from workflow_scripts.errors import AuditError
 
+Change = Literal["nothing", "comments", "program"]
 PACKAGE = Path(__file__).resolve().parent
 SOURCES = {"cpu": ("*.cpp", "reference*.h"), "cuda": ("*.cu", "*.cuh", "abi.h")}
 FILES = {"cpu": "libadaln_cpu.so", "cuda": "libadaln_cuda.so"}
@@ -46,18 +47,20 @@ def program_digest(target: str, package: Path = PACKAGE) -> str:
     return _digest({name: b" ".join(program.split()) for name, program in programs.items()})
 
 
-def only_comments_changed(directory: Path, targets: Iterable[str], package: Path = PACKAGE) -> bool:
-    """Whether the sources differ from those of the libraries in `directory`, and in nothing but comments.
+def what_changed(directory: Path, targets: Iterable[str], package: Path = PACKAGE) -> Change:
+    """How the sources differ from those of the libraries in `directory`: in the program if there are none.
 
-    It is a forecast, which the next build's code digest confirms.
+    "comments" is a forecast, which the next build's code digest confirms.
     """
     try:
         built = build_record(directory)["libraries"]
         edited = [t for t in targets if source_digest(t, package) != built[t]["source_digest"]]
         same_program = [program_digest(t, package) == built[t]["program_digest"] for t in edited]
     except (AuditError, ValueError, LookupError, TypeError):
-        return False
-    return bool(edited) and all(same_program)
+        return "program"
+    if not all(same_program):
+        return "program"
+    return "comments" if edited else "nothing"
 
 
 _LEFT_OUT = re.compile(rb"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL)
@@ -129,7 +132,7 @@ def _load(target: str, directory: Path) -> ctypes.CDLL:
         raise AuditError(f"the {target} kernel is not built: there is no {path}. {_how_to_build(directory)}")
     if code_digest(path, target) != recorded["code_digest"]:
         raise AuditError(f"{path} is not the library that build.json describes. {_how_to_build(directory)}")
-    if source_digest(target) != recorded["source_digest"]:
+    if program_digest(target) != recorded["program_digest"]:  # a comment changes no bit
         raise AuditError(f"{path} is older than the sources in {PACKAGE}. {_how_to_build(directory)}")
     try:
         library = ctypes.CDLL(str(path))

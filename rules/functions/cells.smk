@@ -6,20 +6,17 @@ def cell_spec(wildcards):
     return json.dumps(AUDIT.cell(implementation, int(wildcards.case)))
 
 
-def cell_variables(wildcards):
-    return json.dumps(AUDIT.variables(AUDIT.implementation(wildcards.implementation)))
-
-
 def cell_mode(wildcards):
     return AUDIT.mode(AUDIT.implementation(wildcards.implementation))
 
 
-def cell_interpreter(wildcards):
-    """Options of launch that choose the interpreter and its packages."""
-    mode = cell_mode(wildcards)
-    python = ["--python", mode["python"]] if mode["python"] else []
-    folders = AUDIT.path(AUDIT.implementation(wildcards.implementation))
-    return python + [word for folder in folders for word in ("--path", folder)]
+def cell_process(wildcards):
+    """Options of launch: variables, interpreter and packages of the cell's process."""
+    implementation = AUDIT.implementation(wildcards.implementation)
+    interpreter = cell_mode(wildcards)["python"]
+    options = ["--variables", json.dumps(AUDIT.variables(implementation))]
+    options += ["--python", interpreter] if interpreter else []
+    return options + [word for folder in AUDIT.path(implementation) for word in ("--path", folder)]
 
 
 def cell_libraries(wildcards):

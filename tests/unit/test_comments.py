@@ -19,26 +19,26 @@ def package(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "only_comments"),
+    ("before", "after", "change"),
     [
-        ("// two", "// three", True),
-        ("/* one */", "/* one\n more */", True),
-        ("// two\n", "\n", True),
-        ("  //", "\t//", True),
-        ("", "", False),  # nothing was edited: no build is pending
-        ("return g", "return h", False),
-        ('"a // b"', '"a // c"', False),  # a string is no comment
-        ('"a // b"', '"a"', False),
-        ("'\"'", "'q'", False),
+        ("// two", "// three", "comments"),
+        ("/* one */", "/* one\n more */", "comments"),
+        ("// two\n", "\n", "comments"),
+        ("  //", "\t//", "comments"),
+        ("", "", "nothing"),
+        ("return g", "return h", "program"),
+        ('"a // b"', '"a // c"', "program"),  # a string is no comment
+        ('"a // b"', '"a"', "program"),
+        ("'\"'", "'q'", "program"),
     ],
 )
-def test_only_comments_changed(package, before, after, only_comments):
+def test_what_changed(package, before, after, change):
     (package / "reference.cpp").write_text(SOURCE.replace(before, after) if before else SOURCE)
-    assert library.only_comments_changed(package, ["cpu"], package) is only_comments
+    assert library.what_changed(package, ["cpu"], package) == change
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"libraries": {"cpu": null}}', '{"libraries": {"cpu": {}}}'])
 def test_without_a_record_nothing_is_known(package, text):
     (package / "reference.cpp").write_text(SOURCE + "// three\n")
     (package / "build.json").write_text(text)
-    assert library.only_comments_changed(package, ["cpu"], package) is False
+    assert library.what_changed(package, ["cpu"], package) == "program"

@@ -69,11 +69,11 @@ def test_fewer_rows_are_the_first_rows(rows):
 
 
 def make(folder, **changes):
-    spec = {"operator": {"name": "adaln_projection", "hidden": 16, "dim": 64}, "rows": 4}
+    spec = {"operator": {"name": "adaln_projection", "hidden": 16, "dim": 64}, "cases": [1, 4]}
     spec |= {"seeds": SEEDS, "weights": None, **changes}
     command = [sys.executable, "-P", "-m", "workflow_scripts.make_inputs", "--spec", json.dumps(spec)]
     done = subprocess.run(
-        [*command, "--cases", "1", "4", "--output-dir", str(folder)],
+        [*command, "--output-dir", str(folder)],
         env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.returncode, done.stderr

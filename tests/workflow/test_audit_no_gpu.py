@@ -1,7 +1,6 @@
 """An audit for a GPU on a machine without one, and without nvcc, still ends in a report that says so."""
 
 import json
-import shutil
 
 import pytest
 import torch
@@ -13,10 +12,10 @@ from tests.workflow.support.running import snakemake
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 
 
-def run(folder, config):
+def run(folder, config, **environment):
     copy_sources(folder)
     (folder / "gpu.yaml").write_text(yaml.safe_dump(config))
-    return snakemake(folder, configfile="gpu.yaml")
+    return snakemake(folder, configfile="gpu.yaml", env=environment)
 
 
 def check(folder, name, done, labels):
@@ -45,10 +44,9 @@ def test_at_small_widths(tmp_path):
     config |= {"audit": "gpu", "operator": {"hidden": 16, "dim": 64}, "cases": [1, 2]}
     config["candidates"]["diffusers"]["modes"] = ["plain", "vllm"]
     labels = ["diffusers[plain]", "diffusers[vllm]", "rl_kernel"]
-    check(tmp_path, "gpu", run(tmp_path, config), labels)
-    if shutil.which("nvcc") is None:
-        build = json.loads((tmp_path / "results/gpu/kernel/build.json").read_text())
-        assert build["missing"]["cuda"].startswith("nvcc was not found")
+    check(tmp_path, "gpu", run(tmp_path, config, NVCC="no-such-nvcc"), labels)
+    build = json.loads((tmp_path / "results/gpu/kernel/build.json").read_text())
+    assert build["missing"]["cuda"].startswith("no-such-nvcc was not found")
 
 
 @pytest.mark.slow

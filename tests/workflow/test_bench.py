@@ -11,6 +11,8 @@ from tests.workflow.support.running import Run, snakemake
 IMPLEMENTATIONS = ("provider.plain", "provider.upgradable", "rl_kernel")
 LABELS = ("provider[plain]", "provider[upgradable]", "rl_kernel")
 CASES = (1, 2)
+
+pytestmark = pytest.mark.slow
 PAGES = {"latency_report", "bench_page", "figure_of_differing_share", "figure_of_latency"}
 
 

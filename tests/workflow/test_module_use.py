@@ -2,10 +2,10 @@
 
 import hashlib
 
+import pytest
 import yaml
 
-from tests.workflow.support.audits import copy_sources, small_audit, write_audit
-from tests.workflow.support.killing import report_of
+from tests.workflow.support.audits import copy_sources, small_audit, tiny_audit, write_audit
 from tests.workflow.support.running import snakemake
 
 OUTER = """\
@@ -42,39 +42,44 @@ def digests(folder):
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_a_module_with_its_own_config_and_prefix(finished_audit, tmp_path):
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A folder with `the sources`, `work` and `the results` of a run with --directory; its digests before."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    sources, work = folder / "the sources", folder / "work"
+    copy_sources(sources)
+    before = digests(sources)
+    work.mkdir()
+    write_audit(work, tiny_audit(results=str(folder / "the results")))
+    options = ("--snakefile", str(sources / "Snakefile"), "--directory", str(work))
+    run = snakemake(folder, *options, configfile=str(work / "small.yaml"))
+    assert run.returncode == 0, run.output
+    return folder, before
+
+
+def test_another_directory_and_results_elsewhere(elsewhere):
+    folder, before = elsewhere
+    assert (folder / "the results/small/report/report.json").exists()
+    assert not (folder / "work/results").exists()
+    assert digests(folder / "the sources") == before
+
+
+def test_a_module_with_its_own_config_and_prefix(elsewhere, tmp_path):
     sources, outer = tmp_path / "the sources", tmp_path / "outer"
     copy_sources(sources)
     before = digests(sources)
     outer.mkdir()
-    write_audit(outer, small_audit())
+    write_audit(outer, tiny_audit())
     (outer / "Snakefile").write_text(OUTER.format(sources=sources))
-    (outer / "outer.yaml").write_text(yaml.safe_dump({"bitwise_reuse": small_audit()}))
+    (outer / "outer.yaml").write_text(yaml.safe_dump({"bitwise_reuse": tiny_audit()}))
     run = snakemake(outer, configfile="outer.yaml")
     assert run.returncode == 0, run.output
-    assert (outer / "mine.txt").read_bytes() == report_of(finished_audit)
+    report = elsewhere[0] / "the results/small/report/report.json"
+    assert (outer / "mine.txt").read_bytes() == report.read_bytes()
     assert not (outer / "results").exists()  # all of it is below the prefix
     assert {path.name for path in (outer / "audits").iterdir()} == {"results"}
     assert digests(sources) == before
     assert snakemake(outer, "--dry-run", configfile="outer.yaml").jobs == []
-
-
-def test_another_directory_and_results_elsewhere(tmp_path):
-    sources, work, results = tmp_path / "sources", tmp_path / "work", tmp_path / "the results"
-    copy_sources(sources)
-    before = digests(sources)
-    work.mkdir()
-    modes = {"plain": {}, "one_thread": {"variables": {"OMP_NUM_THREADS": "1"}}}
-    provider = {"callable": "expression:table", "path": ["callables"], "modes": list(modes)}
-    few = {"candidates": {"provider": provider}, "modes": modes, "baselines": ["provider[plain]"]}
-    audit = small_audit(results=str(results), cases=[1], accuracy=False, **few)
-    write_audit(work, audit)
-    options = ("--snakefile", str(sources / "Snakefile"), "--directory", str(work))
-    run = snakemake(tmp_path, *options, configfile=str(work / "small.yaml"))
-    assert run.returncode == 0, run.output
-    assert (results / "small/report/report.json").exists()
-    assert not (work / "results").exists()
-    assert digests(sources) == before
 
 
 def test_without_its_packages_it_says_what_to_do(tmp_path):

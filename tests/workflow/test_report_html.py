@@ -64,7 +64,7 @@ def browser(tmp_path_factory) -> Iterator["sync_api.BrowserContext"]:
         context.close()
 
 
-@pytest.fixture(scope="module", params=["cpu", "h200"])
+@pytest.fixture(scope="module", params=["cpu", pytest.param("h200", marks=pytest.mark.slow)])
 def opened(request, browser, tmp_path_factory) -> Iterator[Opened]:
     """The page of the CPU audit, as its run wrote it; and one of a report from an H200."""
     if request.param == "cpu":

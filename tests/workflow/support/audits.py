@@ -38,6 +38,14 @@ def small_audit(**changes: Any) -> dict[str, Any]:
     return audit | changes
 
 
+def tiny_audit(**changes: Any) -> dict[str, Any]:
+    """A configuration of 2 implementations on 1 case, without the kernel and its build: 3 cells."""
+    modes = {"plain": {}, "one_thread": {"variables": {"OMP_NUM_THREADS": "1"}}}
+    provider = {"callable": "expression:table", "path": ["callables"], "modes": list(modes)}
+    few = {"candidates": {"provider": provider}, "modes": modes, "baselines": ["provider[plain]"]}
+    return small_audit(cases=[1], accuracy=False, **few) | changes
+
+
 def copy_sources(folder: Path) -> None:
     """Put a copy of the workflow into `folder`, which edits may then spoil."""
     ignored = shutil.ignore_patterns("__pycache__", "build")
