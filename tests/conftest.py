@@ -6,6 +6,7 @@ import pytest
 
 # The embedded audit takes two minutes and is made once; there is one SLURM on a machine.
 TOGETHER = {
+    "test_kernel_build": "CUDA build",
     "test_accuracy_cpu": "embedded audit",
     "test_audit_cpu": "embedded audit",
     "test_report_html": "embedded audit",
@@ -20,7 +21,7 @@ LONGEST = ("slurm", "embedded audit", "test_interruptions", "test_docs")  # begu
 def _group(item: pytest.Item) -> str | None:
     """Tests of a workflow stay with the others of their file, which share what takes minutes to make."""
     path = Path(item.path)
-    return TOGETHER.get(path.stem, path.stem) if "workflow" in path.parts else None
+    return TOGETHER.get(path.stem, path.stem if "workflow" in path.parts else None)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the names

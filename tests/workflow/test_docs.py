@@ -89,8 +89,8 @@ def on_the_stand_in(command: str) -> str:
     return command
 
 
-# They run audits of their own, as the tutorial does, which is always run.
-SLOW = {"add-a-candidate.md", "add-a-mode.md", "real-checkpoint-weights.md"}
+# They run audits of their own.
+SLOW = {"add-a-candidate.md", "add-a-mode.md", "first-audit.md", "real-checkpoint-weights.md"}
 
 
 def runnable_documents():

@@ -139,6 +139,6 @@ def test_random_kills(tmp_path):
     assert snakemake(folder).returncode == 0
     undisturbed = report_of(folder)
     shutil.rmtree(folder / "results")
-    torment = Torment(folder, random.Random(5)).go_on(kills=5)
+    torment = Torment(folder, random.Random(5), within=(2.0, 7.0)).go_on(kills=5)
     assert torment.reports == {undisturbed}
     assert torment.left == []

@@ -71,7 +71,7 @@ def test_a_module_with_its_own_config_and_prefix(elsewhere, tmp_path):
     outer.mkdir()
     write_audit(outer, tiny_audit())
     (outer / "Snakefile").write_text(OUTER.format(sources=sources))
-    (outer / "outer.yaml").write_text(yaml.safe_dump({"bitwise_reuse": tiny_audit()}))
+    (outer / "outer.yaml").write_text(yaml.safe_dump({"bitwise_reuse": tiny_audit()}, sort_keys=False))
     run = snakemake(outer, configfile="outer.yaml")
     assert run.returncode == 0, run.output
     report = elsewhere[0] / "the results/small/report/report.json"

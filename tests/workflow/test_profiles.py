@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from tests.workflow.support.audits import ROOT, small_audit
+from tests.workflow.support.audits import ROOT, copy_sources, tiny_audit, write_audit
 from tests.workflow.support.running import snakemake
 
 PROFILES = sorted((ROOT / "profiles").glob("*/config.yaml"))
@@ -36,10 +36,10 @@ def test_attempts_are_the_profile_s_affair():
 
 
 @pytest.mark.parametrize(("options", "limit"), [((), 6), (("--resources", "gpu=1"), 1)])
-def test_local_jobs_take_no_more_gpus_than_there_are(audit_copy, options, limit):
-    audit = small_audit(gpus=3, cells_per_gpu=2)
-    (audit_copy / "small.yaml").write_text(yaml.safe_dump(audit, sort_keys=False))
-    run = snakemake(audit_copy, *options)  # the configuration and the report are made again
+def test_local_jobs_take_no_more_gpus_than_there_are(tmp_path, options, limit):
+    copy_sources(tmp_path)
+    write_audit(tmp_path, tiny_audit(gpus=3, cells_per_gpu=2))
+    run = snakemake(tmp_path, "results/small/configuration.json", *options)  # any job shows it
     assert run.returncode == 0, run.output
     found = re.search(r"^Provided resources: .*gpu=\D*(\d+)", run.output, re.MULTILINE)
     assert int(found[1]) == limit

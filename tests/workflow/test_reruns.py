@@ -199,6 +199,7 @@ MORE = {
     "the code of another candidate",
     "the code of a candidate",
     "the callable",
+    "another choice of cases",
     "what the gate demands",
     "a dump and a comparison that reads it are deleted",
     "a dump and the report are deleted",
@@ -245,6 +246,7 @@ def test_a_comparison_does_not_read_a_corrupt_dump(audit_copy):
     assert not (audit_copy / "results" / "small" / COMPARISON).exists()
 
 
+@pytest.mark.slow
 def test_accuracy_can_be_left_out(audit_copy):
     write_audit(audit_copy, small_audit(accuracy=False))
     run = snakemake(audit_copy)

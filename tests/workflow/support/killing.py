@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tests.workflow.support.running import Run, command, environment, snakemake
 
-WITHIN = (1.0, 12.0)
-"""Seconds after the start of a call; it takes two or three to get to its first job."""
 VICTIMS = ("the workflow", "the workflow and its jobs", "a job")
 
 
@@ -22,6 +20,8 @@ class Torment:
 
     folder: Path
     random: random.Random
+    within: tuple[float, float] = (1.0, 12.0)
+    """Seconds after the start of a call; it takes two or three to get to its first job."""
     kills: int = 0
     jobs: int = 0
     """Jobs started, by all calls together."""
@@ -52,7 +52,7 @@ class Torment:
             start_new_session=True,
         )
         try:
-            process.wait(self.random.uniform(*WITHIN))
+            process.wait(self.random.uniform(*self.within))
         except subprocess.TimeoutExpired:
             self.kills += self._kill(process.pid)
         output, _ = process.communicate(timeout=600)  # orphans hold the pipe: they end before the next call
