@@ -10,6 +10,8 @@ TOGETHER = {
     "test_accuracy_cpu": "embedded audit",
     "test_audit_cpu": "embedded audit",
     "test_report_html": "embedded audit",
+    "test_bench": "test_docs",
+    "test_snakemake_report": "test_docs",
     "test_slurm": "slurm",
     "test_slurm_limits": "slurm",
     "test_conda": "slurm",
