@@ -94,6 +94,18 @@ def verify(
     return faults + strays, f"{len(dumps)} dumps of {len(manifests)} cells verified, {size / 1e9:.2f} GB"
 
 
+def mend_together(faults: list[str]) -> list[str]:
+    """One command for all damaged cells, where there are several: what is made of one may read another."""
+    commands = {
+        fault.rpartition("; remake the cell: ")[2] for fault in faults if "; remake the cell: " in fault
+    }
+    parted = sorted(command.partition(" --forcerun ") for command in commands)
+    if len(parted) < 2:
+        return []
+    cells = " ".join(cell for _, _, cell in parted)
+    return [f"remake all of them: {parted[0][0]} --forcerun {cells}"]
+
+
 def main() -> int:
     """Print a line for each fault; 1 when there is one, else 0 and the summary."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -105,7 +117,7 @@ def main() -> int:
     if not arguments.manifests:
         raise AuditError("there is no cell to verify; run the audit first")
     faults, summary = verify(arguments.manifests, arguments.objects, arguments.configfile, arguments.threads)
-    print("\n".join(faults or [summary]))
+    print("\n".join(faults + mend_together(faults) or [summary]))
     return 1 if faults else 0
 
 

@@ -55,8 +55,9 @@ def mend(folder, path):
     assert found.returncode == 1
     name = str(path.relative_to(folder))
     assert name in found.output
-    printed = re.findall(r"remake the cell: (snakemake .*--forcerun \S+)", found.output)
-    for line in sorted(set(printed)):
+    together = re.findall(r"remake all of them: (snakemake .*--forcerun .*)", found.output)
+    one = re.findall(r"remake the cell: (snakemake .*--forcerun \S+)", found.output)
+    for line in together or one[:1]:
         words = shlex.split(line)
         run = snakemake(folder, *words[words.index("--forcerun") :])
         assert run.returncode == 0, run.output

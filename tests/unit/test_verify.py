@@ -106,6 +106,16 @@ def test_the_commands_mend_it(audit, tmp_path):
     assert faults(audit) == []
 
 
+def test_several_damaged_cells_are_mended_by_one_command(audit):
+    """A comparison of the first that is remade would read the second, which is damaged still."""
+    manifests, _ = audit
+    flip_bit(manifests[0].parent / "out_0.safetensors", -1)
+    cells = sorted(map(str, manifests[:2]))  # they share it
+    last = run(*audit).stdout.splitlines()[-1]
+    command = "snakemake --configfile config/cpu.yaml --forcerun"
+    assert last == f"remake all of them: {command} {' '.join(cells)}"
+
+
 def test_a_flipped_bit_in_a_manifest_is_found(audit):
     manifests, _ = audit
     flip_bit(manifests[2], 40)
