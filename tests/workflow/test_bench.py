@@ -11,9 +11,9 @@ from tests.workflow.support.running import Run, snakemake
 IMPLEMENTATIONS = ("provider.plain", "provider.upgradable", "rl_kernel")
 LABELS = ("provider[plain]", "provider[upgradable]", "rl_kernel")
 CASES = (1, 2)
+PAGES = {"latency_report", "bench_page", "figure_of_differing_share", "figure_of_latency"}
 
 pytestmark = pytest.mark.slow
-PAGES = {"latency_report", "bench_page", "figure_of_differing_share", "figure_of_latency"}
 
 
 @pytest.fixture(scope="module")

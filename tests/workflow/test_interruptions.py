@@ -135,7 +135,7 @@ def test_a_full_disk(small_disk, tmp_path, undisturbed):
 def test_random_kills(tmp_path):
     folder = tmp_path / "audit"
     copy_sources(folder)
-    write_audit(folder, tiny_audit())
+    write_audit(folder, tiny_audit(kernel=True))
     assert snakemake(folder).returncode == 0
     undisturbed = report_of(folder)
     shutil.rmtree(folder / "results")

@@ -50,7 +50,7 @@ def elsewhere(tmp_path_factory):
     copy_sources(sources)
     before = digests(sources)
     work.mkdir()
-    write_audit(work, tiny_audit(results=str(folder / "the results")))
+    write_audit(work, tiny_audit(kernel=True, results=str(folder / "the results")))
     options = ("--snakefile", str(sources / "Snakefile"), "--directory", str(work))
     run = snakemake(folder, *options, configfile=str(work / "small.yaml"))
     assert run.returncode == 0, run.output
@@ -69,9 +69,11 @@ def test_a_module_with_its_own_config_and_prefix(elsewhere, tmp_path):
     copy_sources(sources)
     before = digests(sources)
     outer.mkdir()
-    write_audit(outer, tiny_audit())
+    write_audit(outer, tiny_audit(kernel=True))
     (outer / "Snakefile").write_text(OUTER.format(sources=sources))
-    (outer / "outer.yaml").write_text(yaml.safe_dump({"bitwise_reuse": tiny_audit()}, sort_keys=False))
+    (outer / "outer.yaml").write_text(
+        yaml.safe_dump({"bitwise_reuse": tiny_audit(kernel=True)}, sort_keys=False)
+    )
     run = snakemake(outer, configfile="outer.yaml")
     assert run.returncode == 0, run.output
     report = elsewhere[0] / "the results/small/report/report.json"

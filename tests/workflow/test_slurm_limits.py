@@ -34,6 +34,14 @@ def states(name: str) -> list[tuple[str, str]]:
     return [(job[2], job[3]) for job in sorted(filter(None, found), key=lambda job: int(job[1]))]
 
 
+def prepare(folder):
+    copy_sources(folder)
+    (folder / "callables").mkdir()
+    for name, text in CANDIDATES.items():
+        (folder / "callables" / f"{name}.py").write_text(text)
+    return folder
+
+
 def write(folder, *names):
     candidates = {name: {"callable": f"{name}:table", "path": ["callables"]} for name in names}
     candidates["provider"] = {"callable": "expression:table", "path": ["callables"]}
@@ -43,12 +51,7 @@ def write(folder, *names):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("limits") / "audit"
-    copy_sources(folder)
-    (folder / "callables").mkdir()
-    for name, text in CANDIDATES.items():
-        (folder / "callables" / f"{name}.py").write_text(text)
-    return folder
+    return prepare(tmp_path_factory.mktemp("limits") / "audit")
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +86,8 @@ def test_a_memory_limit(run):
 
 
 def test_the_report_is_that_of_an_undisturbed_run(run, folder, tmp_path):
-    undisturbed = tmp_path / "audit"
-    copy_sources(undisturbed)
-    (undisturbed / "callables").mkdir()
-    for name, text in CANDIDATES.items():
-        (undisturbed / "callables" / f"{name}.py").write_text(text)
+    undisturbed = prepare(tmp_path / "audit")
+    for name in CANDIDATES:
         (undisturbed / "callables" / f"{name}.tried").touch()
     write(undisturbed, *CANDIDATES)
     alone = snakemake(undisturbed)

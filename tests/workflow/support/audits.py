@@ -38,11 +38,12 @@ def small_audit(**changes: Any) -> dict[str, Any]:
     return audit | changes
 
 
-def tiny_audit(**changes: Any) -> dict[str, Any]:
-    """A configuration of 2 implementations on 1 case, without the kernel and its build: 3 cells."""
+def tiny_audit(*, kernel: bool = False, **changes: Any) -> dict[str, Any]:
+    """A configuration of 2 implementations on 1 case, 3 cells; with the kernel, its build and a cell more."""
     modes = {"plain": {}, "one_thread": {"variables": {"OMP_NUM_THREADS": "1"}}}
     provider = {"callable": "expression:table", "path": ["callables"], "modes": list(modes)}
-    few = {"candidates": {"provider": provider}, "modes": modes, "baselines": ["provider[plain]"]}
+    candidates = {"provider": provider} | ({"rl_kernel": {}} if kernel else {})
+    few = {"candidates": candidates, "modes": modes, "baselines": ["provider[plain]"]}
     return small_audit(cases=[1], accuracy=False, **few) | changes
 
 
