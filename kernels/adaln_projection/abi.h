@@ -23,17 +23,16 @@ extern "C" {
 #define ADALN_TOO_LITTLE_SHARED_MEMORY (-2)
 #define ADALN_PUBLIC __attribute__((visibility("default")))
 
-// Bytes of scratch that a call needs, on any device; functions of the sizes alone, may be 0.
+// Bytes of scratch that the forward needs, on any device; a function of the sizes alone, may be 0.
 ADALN_PUBLIC int64_t adaln_cuda_forward_scratch_bytes(int64_t T, int64_t N, int64_t K);
-ADALN_PUBLIC int64_t adaln_cuda_d_act_scratch_bytes(int64_t T, int64_t N, int64_t K);
 
 // The content of scratch before and after a call means nothing.
 ADALN_PUBLIC int adaln_cuda_forward(const void *act_bf16, const void *weight_bf16, const void *bias_bf16,
                                     void *table_bf16, void *scratch, int64_t T, int64_t N, int64_t K, void *stream);
 
 // d_act is float32 [T, K].
-ADALN_PUBLIC int adaln_cuda_d_act(const void *grad_table_bf16, const void *weight_bf16, float *d_act, void *scratch,
-                                  int64_t T, int64_t N, int64_t K, void *stream);
+ADALN_PUBLIC int adaln_cuda_d_act(const void *grad_table_bf16, const void *weight_bf16, float *d_act, int64_t T,
+                                  int64_t N, int64_t K, void *stream);
 
 ADALN_PUBLIC int adaln_cuda_d_weight_bias(const void *grad_table_bf16, const void *act_bf16, void *d_weight_bf16,
                                           void *d_bias_bf16, int64_t T, int64_t N, int64_t K, void *stream);

@@ -9,6 +9,8 @@
 
 namespace adaln {
 
+constexpr int kChunk = 64;  // n that form one chain of d_act
+
 template <typename Integer>
 __host__ __device__ constexpr Integer ceil_div(Integer a, Integer b) {
     return (a + b - 1) / b;
@@ -52,6 +54,14 @@ __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" :
 template <int kPending>
 __device__ inline void wait_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Barriers of the `threads` threads that name them; 0 is __syncthreads'.  Arriving does not wait for the others.
+__device__ inline void named_sync(int barrier, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ inline void named_arrive(int barrier, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 // What stands in for absent factors of an fma chain, twice: fma(-0, +0, sum) is sum, also where sum is -0 (which an

@@ -61,9 +61,7 @@ def d_act(grad_table: Tensor, weight: Tensor) -> Tensor:
     (rows, n), k = grad_table.shape, weight.shape[1]
     result = torch.empty((rows, k), dtype=torch.float32, device=weight.device)
     with _launching(weight.device) as (library, stream):
-        size = library.adaln_cuda_d_act_scratch_bytes(rows, n, k)
-        scratch = torch.empty(size, dtype=torch.uint8, device=weight.device)
-        pointers = (grad_table.data_ptr(), weight.data_ptr(), result.data_ptr(), scratch.data_ptr())
+        pointers = (grad_table.data_ptr(), weight.data_ptr(), result.data_ptr())
         _check(library, library.adaln_cuda_d_act(*pointers, rows, n, k, stream))
     return result
 

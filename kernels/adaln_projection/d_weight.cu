@@ -92,6 +92,8 @@ struct Pieces {
         for (int i = 0; i < kPieces; ++i, t += kThreads / 16, next += kThreads / 16 * int64_t(columns)) {
             if (t >= T)
                 bits[i] = make_uint4(absent, absent, absent, absent);
+            else if (kAligned)
+                bits[i] = __ldg(reinterpret_cast<const uint4 *>(next));
             else
                 bits[i] = load_bf16x8<kAligned>(next - column, column, columns);
         }
@@ -125,17 +127,18 @@ __global__ void __launch_bounds__(kThreads, 2)
     float sum[kOwn][kOwn] = {}, bias_sum = 0.0f;
     Pieces<kAligned> next_g(grad, n0, T, N);
     Pieces<true> next_a(act, k0, T, K);
-    next_g.fetch(kAbsentPair);
-    next_a.fetch(0);
+    // A stage's tiles go to shared memory in the middle of the stage before, so that the barrier waits for no store.
+    const auto fetch = [&] { next_g.fetch(kAbsentPair), next_a.fetch(0); };
+    const auto store = [&](int buffer) { next_g.store(g[buffer]), next_a.store(a[buffer]); };
+    fetch();
+    store(0);
+    fetch();
     int buffer = 0;
     for (int t0 = 0; t0 < T; t0 += kDepth, buffer ^= 1) {
-        next_g.store(g[buffer]);
-        next_a.store(a[buffer]);
         __syncthreads();
-        next_g.fetch(kAbsentPair);
-        next_a.fetch(0);
 #pragma unroll
         for (int t = 0; t < kDepth; ++t) {
+            if (t == kDepth / 2) store(buffer ^ 1), fetch();
             float x[kOwn], y[kOwn];
             load_own(x, &g[buffer][t][n], 16);
             load_own(y, &a[buffer][t][k], 32);

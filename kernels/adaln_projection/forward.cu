@@ -130,8 +130,8 @@ int launch_stream(const uint16_t *act, const uint16_t *weight, const uint16_t *b
 }
 
 // From here on a Hopper reuses the weight through wgmma; in units of 64 rows of act per block.
-constexpr int64_t kFirstHopperRows = 5;
-int hopper_columns(int64_t T) { return T <= 64 ? 1 : 2; }
+constexpr int64_t kFirstHopperRows = 3;
+int hopper_columns(int64_t T) { return T <= 64 ? 1 : T <= 128 ? 2 : 4; }
 
 }  // namespace
 }  // namespace adaln
@@ -155,7 +155,9 @@ extern "C" int adaln_cuda_forward(const void *act_bf16, const void *weight_bf16,
     Device device;
     if (int error = find_device(device)) return error;
     if (T >= kFirstHopperRows && device.major == 9) {
-        const auto forward = hopper_columns(T) == 1 ? launch_hopper<1> : launch_hopper<2>;
+        const auto forward = hopper_columns(T) == 1   ? launch_hopper<1>
+                             : hopper_columns(T) == 2 ? launch_hopper<2>
+                                                      : launch_hopper<4>;
         return forward(act, weight, bias, table, static_cast<uint4 *>(scratch), int(T), int(N), int(K), device,
                        stream);
     }

@@ -1,11 +1,11 @@
 // The forward for many rows on Hopper (sm_90a): wgmma.m64n64k16 from a zero accumulator gives the bits of mma.sync.
 //
-// A block owns 192 rows of the weight, 64 per multiplying warpgroup, and 64 * kColumns rows of act, and walks K in
-// stages of 64, four groups of 16 k each.  The weight comes from registers: a warp copies its 16 rows ahead to
+// A block owns 64 rows of the weight per multiplying warpgroup and 64 * kColumns rows of act, and walks K in stages of
+// 64, four groups of 16 k each.  The weight comes from registers: a warp copies its 16 rows ahead to
 // shared memory of its own, and 16 bytes of a row hold a lane's share of two groups.  act comes from shared memory,
 // where a group must lie together; pack_act writes it to scratch in the very order of a stage's tile, which one
-// bulk copy then fetches. While the tensor cores work on some results, the float32 units add others to the running
-// sums.
+// bulk copy then fetches.  Two sets of result registers take turns: while the tensor cores work on one, the float32
+// units add the other to the running sums.
 #pragma once
 
 #include "common.cuh"
@@ -14,10 +14,7 @@
 namespace adaln {
 namespace {
 
-constexpr int kWarpgroups = 3;                        // that multiply; one thread of a fourth fetches act
-constexpr int kHopperThreads = 128 * (kWarpgroups + 1);
-constexpr int kMultiplyRegisters = 160, kFetchRegisters = 32;
-constexpr int kWeightRows = 64 * kWarpgroups;         // per block
+constexpr int kFetchRegisters = 32;
 constexpr int kStageK = 64, kStageGroups = kStageK / 16;
 constexpr int kWeightStages = 4;
 
@@ -26,10 +23,9 @@ constexpr int kActPieces = 64 * kColumns * kStageK / 8;  // 16-byte pieces of ac
 
 template <int kColumns>
 struct HopperTile {
-    // Act rows per instruction.  Narrow ones take turns in two sets of result registers, so that the tensor cores
-    // work on one while the other is added; with wide ones the warpgroups take turns.
-    static constexpr int kWidth = kColumns == 1 ? 64 : 128, kParts = 64 * kColumns / kWidth;
-    static constexpr int kResults = kWidth == 64 ? 2 : 1;
+    static constexpr int kWarpgroups = kColumns == 4 ? 2 : 3;  // that multiply; one thread of another fetches act
+    static constexpr int kThreads = 128 * (kWarpgroups + 1), kWeightRows = 64 * kWarpgroups;
+    static constexpr int kMultiplyRegisters = kWarpgroups == 2 ? 232 : 160;
     static constexpr int kActStages = 8 / kColumns;
 
     uint4 act[kActStages][kActPieces<kColumns>];         // [step of 32 k][row / 8][piece][row % 8]
@@ -58,9 +54,9 @@ __global__ void pack_act(const uint16_t *__restrict__ act, uint4 *__restrict__ s
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Adds the bias, rounds, transposes through shared memory and stores a warpgroup's results, 64 by kWidth a part.
-template <int kWidth, int kParts>
-__device__ inline void store_table(const Result<kWidth> (&sums)[kParts], uint4 *shared, const uint16_t *bias,
+// Adds the bias, rounds, transposes through shared memory and stores a warpgroup's results, 64 by 64 a part.
+template <int kParts>
+__device__ inline void store_table(const Result (&sums)[kParts], uint4 *shared, const uint16_t *bias,
                                    uint16_t *table, int t0, int n0, int T, int N) {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, row = 16 * warp + lane / 4;
     float b[2];
@@ -70,14 +66,14 @@ __device__ inline void store_table(const Result<kWidth> (&sums)[kParts], uint4 *
 #pragma unroll
     for (int c = 0; c < kParts; ++c)
 #pragma unroll
-        for (int j = 0; j < kWidth / 8; j += 2) {
+        for (int j = 0; j < 8; j += 2) {
             uint32_t r[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const float *v = &sums[c].v[4 * (j + i / 2) + i % 2 * 2];
                 r[i] = pack_bf16(__fadd_rn(v[0], b[i % 2]), __fadd_rn(v[1], b[i % 2]));
             }
-            const int t = kWidth * c + 8 * (j + lane / 16) + lane % 8, piece = 2 * warp + lane / 8 % 2;
+            const int t = 64 * c + 8 * (j + lane / 16) + lane % 8, piece = 2 * warp + lane / 8 % 2;
             asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
                              shared_address(shared + t * 8 + (piece ^ t % 8))),
                          "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
@@ -85,7 +81,7 @@ __device__ inline void store_table(const Result<kWidth> (&sums)[kParts], uint4 *
         }
     warpgroup_sync(threadIdx.x / 128);
 #pragma unroll 4
-    for (int i = thread; i < kWidth * kParts * 8; i += 128) {
+    for (int i = thread; i < 64 * kParts * 8; i += 128) {
         const int t = i / 8, n = n0 + i % 8 * 8;
         if (t0 + t >= T || n >= N) continue;
         const uint4 piece = shared[t * 8 + (i % 8 ^ t % 8)];
@@ -121,7 +117,7 @@ template <int kColumns>
 __device__ inline void multiply(HopperTile<kColumns> &shared, const uint16_t *weight, const uint16_t *bias,
                                 uint16_t *table, int T, int N, int K, int stages, int act_tiles, int tiles) {
     using Tile = HopperTile<kColumns>;
-    constexpr int kResults = Tile::kResults, kParts = Tile::kParts;
+    constexpr int kWeightRows = Tile::kWeightRows;
     const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4;
     auto &ring = shared.weight[warp];
 
@@ -164,16 +160,16 @@ __device__ inline void multiply(HopperTile<kColumns> &shared, const uint16_t *we
     __syncwarp();
     load_group(groups[0], 0, 0);
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        Result<Tile::kWidth> sums[kParts] = {}, results[kResults] = {};
+        Result sums[kColumns] = {}, results[2] = {};
         for (int stage = 0; stage < stages; ++stage) {
             barrier_wait(&shared.full[slot], phase);
             const uint64_t act = act_descriptor(shared.act[slot]);
 #pragma unroll
-            for (int i = 0; i < kStageGroups * kParts; ++i) {
-                const int group = i / kParts, part = i % kParts, oldest = i + 1 - kResults;
-                const int offset = group / 2 * (64 * kColumns * 64) + group % 2 * 256 + part * Tile::kWidth * 64;
-                start_group(results[i % kResults], groups[group % 2], act + (offset >> 4));
-                if (oldest >= 0) wait_results<kResults - 1>(results[oldest % kResults]);
+            for (int i = 0; i < kStageGroups * kColumns; ++i) {
+                const int group = i / kColumns, part = i % kColumns;
+                const int offset = group / 2 * (64 * kColumns * 64) + group % 2 * 256 + part * 64 * 64;
+                start_group(results[i % 2], groups[group % 2], act + (offset >> 4));
+                if (i > 0) wait_results<1>(results[(i - 1) % 2]);
                 // The group before has been summed: its registers are free for the group after.
                 if (part == 0 && group < kStageGroups - 1) {
                     load_group(groups[(group + 1) % 2], weight_slot, group + 1);
@@ -183,13 +179,10 @@ __device__ inline void multiply(HopperTile<kColumns> &shared, const uint16_t *we
                     weight_slot = (weight_slot + 1) % kWeightStages;
                     load_group(groups[0], weight_slot, 0);
                 }
-                if (oldest >= 0) add(sums[oldest % kParts], results[oldest % kResults]);
+                if (i > 0) add(sums[(i - 1) % kColumns], results[(i - 1) % 2]);
             }
-            if constexpr (kResults == 2) {
-                constexpr int last = kStageGroups * kParts - 1;
-                wait_results<0>(results[last % kResults]);
-                add(sums[last % kParts], results[last % kResults]);
-            }
+            wait_results<0>(results[1]);
+            add(sums[kColumns - 1], results[1]);
             if (lane == 0) barrier_arrive(&shared.empty[slot]);
             fetch();
             if (++slot == shared.kActStages) slot = 0, phase ^= 1;
@@ -202,7 +195,7 @@ __device__ inline void multiply(HopperTile<kColumns> &shared, const uint16_t *we
 #endif
 
 template <int kColumns>
-__global__ void __launch_bounds__(kHopperThreads, 1)
+__global__ void __launch_bounds__(HopperTile<kColumns>::kThreads, 1)
     forward_hopper(const uint4 *__restrict__ packed, const uint16_t *__restrict__ weight,
                    const uint16_t *__restrict__ bias, uint16_t *__restrict__ table, int T, int N, int K) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -210,19 +203,19 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
     extern __shared__ __align__(128) char shared_bytes[];
     Tile &shared = *reinterpret_cast<Tile *>(shared_bytes);
     const int stages = ceil_div(K, kStageK), act_tiles = ceil_div(T, 64 * kColumns);
-    const int tiles = ceil_div(N, kWeightRows) * act_tiles;
+    const int tiles = ceil_div(N, Tile::kWeightRows) * act_tiles;
     if (threadIdx.x == 0) {
         for (int i = 0; i < Tile::kActStages; ++i)
-            barrier_init(&shared.full[i], 1), barrier_init(&shared.empty[i], 4 * kWarpgroups);
+            barrier_init(&shared.full[i], 1), barrier_init(&shared.empty[i], 4 * Tile::kWarpgroups);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    if (threadIdx.x < 128 * kWarpgroups) {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kMultiplyRegisters));
+    if (threadIdx.x < 128 * Tile::kWarpgroups) {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Tile::kMultiplyRegisters));
         multiply(shared, weight, bias, table, T, N, K, stages, act_tiles, tiles);
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFetchRegisters));
-        if (threadIdx.x == 128 * kWarpgroups) fetch_act(shared, packed, stages, act_tiles, tiles);
+        if (threadIdx.x == 128 * Tile::kWarpgroups) fetch_act(shared, packed, stages, act_tiles, tiles);
     }
 #endif
 }
@@ -234,12 +227,12 @@ int launch_hopper(const uint16_t *act, const uint16_t *weight, const uint16_t *b
     const auto kernel = forward_hopper<kColumns>;
     if (int error = allow_shared(kernel, sizeof(Tile))) return error;
     const int stages = ceil_div(K, kStageK), act_tiles = ceil_div(T, 64 * kColumns);
-    const int tiles = ceil_div(N, kWeightRows) * act_tiles;
+    const int tiles = ceil_div(N, Tile::kWeightRows) * act_tiles;
     const int64_t pieces = int64_t(act_tiles) * stages * kActPieces<kColumns>;
     pack_act<<<unsigned(ceil_div<int64_t>(pieces, 256)), 256, 0, stream>>>(act, scratch, T, K, stages * kStageK / 32,
                                                                          64 * kColumns, pieces);
     if (int error = cudaGetLastError()) return error;
-    return launch_early(kernel, device, tiles < device.multiprocessors ? tiles : device.multiprocessors, kHopperThreads,
+    return launch_early(kernel, device, tiles < device.multiprocessors ? tiles : device.multiprocessors, Tile::kThreads,
                         sizeof(Tile), stream, static_cast<const uint4 *>(scratch), weight, bias, table, T, N, K);
 }
 

@@ -28,8 +28,7 @@ _SIGNATURES: dict[str, dict[str, tuple[Any, list[Any]]]] = {
     "cuda": {
         "adaln_cuda_forward_scratch_bytes": (_SIZE, _SIZES),
         "adaln_cuda_forward": (_INT, [_POINTER] * 5 + _SIZES + [_POINTER]),
-        "adaln_cuda_d_act_scratch_bytes": (_SIZE, _SIZES),
-        "adaln_cuda_d_act": (_INT, [_POINTER] * 4 + _SIZES + [_POINTER]),
+        "adaln_cuda_d_act": (_INT, [_POINTER] * 3 + _SIZES + [_POINTER]),
         "adaln_cuda_d_weight_bias": (_INT, [_POINTER] * 4 + _SIZES + [_POINTER]),
         "adaln_cuda_error": (ctypes.c_char_p, [_INT]),
     },
