@@ -56,14 +56,6 @@ __device__ inline void wait_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Barriers of the `threads` threads that name them; 0 is __syncthreads'.  Arriving does not wait for the others.
-__device__ inline void named_sync(int barrier, int threads) {
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-__device__ inline void named_arrive(int barrier, int threads) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
 // What stands in for absent factors of an fma chain, twice: fma(-0, +0, sum) is sum, also where sum is -0 (which an
 // underflow leaves behind), while fma(+0, +0, -0) is +0.
 constexpr uint32_t kAbsentPair = 0x80008000u;

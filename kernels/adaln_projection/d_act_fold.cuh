@@ -1,8 +1,8 @@
 // d_act for tens of rows.
 //
-// A block owns 8 rows x 168 columns of d_act and walks all of N.  Its two teams take rounds of 12 chunks in turn; in
-// a team, groups of 21 threads have a chunk each.  Chunk sums meet in shared memory and are added in order, so none
-// leaves the multiprocessor; while one team adds, the other multiplies.
+// A block owns 8 rows x 168 columns of d_act and walks all of N.  Its two teams take rounds of 12 chunks in turn, half
+// a round apart; in a team, groups of 21 threads have a chunk each.  Chunk sums meet in shared memory and are added in
+// order, so none leaves the multiprocessor; while one team adds, the other multiplies.
 #pragma once
 
 #include <type_traits>
@@ -18,6 +18,7 @@ constexpr int kTeams = 2, kGroups = 12, kTeamThreads = 256;
 constexpr int kRound = kGroups * kChunk;  // n of a round
 constexpr int kOutputs = kRows * kColumns;
 constexpr int kStage = 16;  // n of every chunk whose grad is in shared memory at a time
+constexpr int kStages = kChunk / kStage;  // of a round
 constexpr int kAhead = 4;   // n of the weight that a thread fetches ahead
 constexpr int kGroupGrad = kStage * kRows + 4;  // the 4 keep the groups of a warp on different banks
 constexpr int kPieces = kGroups * kRows * kStage / 8;  // of grad per stage: eight n of a row
@@ -73,61 +74,45 @@ __global__ void __launch_bounds__(kTeams *kTeamThreads, 1)
     };
 
     float sum[kRows][8];
-    // One round.  `whole`: neither it nor the next, of which a little is fetched, goes beyond N.
-    const auto walk = [&](auto whole_type) {
+    // One stage.  `whole`: neither it nor the next, of which a little is fetched, goes beyond N.
+    const auto walk = [&](auto whole_type, int stage) {
         constexpr bool whole = decltype(whole_type)::value;
-        const float start = whole || weight_n - kAhead < N ? 0.0f : -0.0f;
+        if (stage == 0) {
+            const float start = whole || weight_n - kAhead < N ? 0.0f : -0.0f;
 #pragma unroll
-        for (int t = 0; t < kRows; ++t)
+            for (int t = 0; t < kRows; ++t)
 #pragma unroll
-            for (int j = 0; j < 8; ++j) sum[t][j] = start;
-#pragma unroll 1
-        for (int stage = 0; stage < kChunk / kStage; ++stage) {
-            fetch_grad(stage == kChunk / kStage - 2);
-            const float *g = &shared.grad[team][stage % 2][group * kGroupGrad];
-#pragma unroll
-            for (int n = 0; n < kStage; ++n) {
-                float w[8];
-                unpack_bf16x8(ahead[n % kAhead], w);
-                if (n == kStage - kAhead && stage == kChunk / kStage - 1)  // on to the chunk of the next round
-                    weight_row += int64_t(kSkip) * K, weight_n += kSkip;
-                fetch_weight(ahead[n % kAhead], whole);
-#pragma unroll
-                for (int t = 0; t < kRows; t += 4) {
-                    const float4 v = *reinterpret_cast<const float4 *>(g + n * kRows + t);
-                    const float x[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-                    for (int r = 0; r < 4; ++r)
-#pragma unroll
-                        for (int j = 0; j < 8; ++j) sum[t + r][j] = __fmaf_rn(x[r], w[j], sum[t + r][j]);
-                }
-            }
-            store_grad((stage + 1) % 2);
-            named_sync(1 + team, kTeamThreads);
+                for (int j = 0; j < 8; ++j) sum[t][j] = start;
         }
-    };
-
-    for (int i = threadIdx.x; i < kOutputs; i += kTeams * kTeamThreads) shared.total[i] = -0.0f;
-    fetch_grad(false);
-    store_grad(0);
+        fetch_grad(stage == kStages - 2);
+        const float *g = &shared.grad[team][stage % 2][group * kGroupGrad];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) fetch_weight(ahead[i], false);
-    __syncthreads();
-    const int rounds = ceil_div(N, kRound), whole_rounds = N / kRound - kTeams;
-    for (int round = team; round < rounds; round += kTeams) {
-        if (round < whole_rounds)
-            walk(std::true_type());
-        else
-            walk(std::false_type());
-        if (thread < kGroups * kMembers)
+        for (int n = 0; n < kStage; ++n) {
+            float w[8];
+            unpack_bf16x8(ahead[n % kAhead], w);
+            if (n == kStage - kAhead && stage == kStages - 1)  // on to the chunk of the next round
+                weight_row += int64_t(kSkip) * K, weight_n += kSkip;
+            fetch_weight(ahead[n % kAhead], whole);
+#pragma unroll
+            for (int t = 0; t < kRows; t += 4) {
+                const float4 v = *reinterpret_cast<const float4 *>(g + n * kRows + t);
+                const float x[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+                for (int r = 0; r < 4; ++r)
+#pragma unroll
+                    for (int j = 0; j < 8; ++j) sum[t + r][j] = __fmaf_rn(x[r], w[j], sum[t + r][j]);
+            }
+        }
+        store_grad((stage + 1) % 2);
+        if (stage == kStages - 1 && thread < kGroups * kMembers)
 #pragma unroll
             for (int t = 0; t < kRows; ++t)
 #pragma unroll
                 for (int j = 0; j < 8; j += 4)
                     *reinterpret_cast<float4 *>(&shared.sums[team][group][t * kColumns + 8 * member + j]) =
                         make_float4(sum[t][j], sum[t][j + 1], sum[t][j + 2], sum[t][j + 3]);
-        named_sync(1 + team, kTeamThreads);
-        if (round > 0) named_sync(3 + team, kTeams * kTeamThreads);  // the other team has added the round before
+    };
+    const auto add_sums = [&] {
         for (int i = thread; i < kOutputs / 4; i += kTeamThreads) {
             float4 total = reinterpret_cast<const float4 *>(shared.total)[i];
 #pragma unroll
@@ -138,7 +123,26 @@ __global__ void __launch_bounds__(kTeams *kTeamThreads, 1)
             }
             reinterpret_cast<float4 *>(shared.total)[i] = total;
         }
-        if (round + 1 < rounds) named_arrive(3 + (team ^ 1), kTeams * kTeamThreads);
+    };
+
+    for (int i = threadIdx.x; i < kOutputs; i += kTeams * kTeamThreads) shared.total[i] = -0.0f;
+    fetch_grad(false);
+    store_grad(0);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) fetch_weight(ahead[i], false);
+    const int rounds = ceil_div(N, kRound), whole_rounds = N / kRound - kTeams;
+    // The second team begins when the first is half through its first round, and adds last.
+    const int apart = team * (kStages / 2), steps = ceil_div(rounds, kTeams) * kStages + kStages / 2;
+#pragma unroll 1
+    for (int step = 0; step <= steps; ++step) {
+        __syncthreads();
+        const int stage = (step - apart) & (kStages - 1), round = (step - apart) / kStages * kTeams + team;
+        if (step < apart) continue;
+        if (stage == 0 && round >= kTeams && round - kTeams < rounds) add_sums();
+        if (round < whole_rounds)
+            walk(std::true_type(), stage);
+        else if (round < rounds)
+            walk(std::false_type(), stage);
     }
     __syncthreads();
     for (int i = threadIdx.x; i < kOutputs / 4; i += kTeams * kTeamThreads) {

@@ -1,7 +1,7 @@
 """The CUDA kernels against the published bits, the CPU reference, and themselves in other batches.
 
 Every comparison is of bits. The kernels choose their way by T; the row counts below lie on both sides of each
-change: 1, 2, 4, 8, 16, 32, 64, 128 and 256. The tiles of d_act need more rows, and more of them the fewer columns.
+change: 1, 2, 4, 8, 16, 32, 64, 128 and 256. The tiles of d_act take more rows yet.
 """
 
 import hashlib
