@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kTeams *kTeamThreads, 1)
     const int apart = team * (kStages / 2), steps = ceil_div(rounds, kTeams) * kStages + kStages / 2;
 #pragma unroll 1
     for (int step = 0; step <= steps; ++step) {
-        __syncthreads();
+        __syncthreads();  // of the stage
         const int stage = (step - apart) & (kStages - 1), round = (step - apart) / kStages * kTeams + team;
         if (step < apart) continue;
         if (stage == 0 && round >= kTeams && round - kTeams < rounds) add_sums();
