@@ -1,8 +1,8 @@
 """The gradients' CUDA kernels, run on a CPU thread by thread: their bits, and that no two threads race.
 
-They are compiled for the CPU, with cuda_on_cpu/emulation.h in place of CUDA. This covers what only runs on a GPU
-before Hopper, and lets ThreadSanitizer look at the use of shared memory. Clusters and tensor cores are not
-emulated.
+They are compiled for the CPU, with cuda_on_cpu/emulation.h in place of CUDA. This covers what only runs on a
+GPU before Hopper, and lets ThreadSanitizer look at the use of shared memory. Clusters and tensor cores are
+not emulated.
 """
 
 import ctypes
@@ -31,8 +31,9 @@ SHAPES = [
     (9, 264, 40),
     (33, 1537, 176),
     (40, 2304, 168),
+    (300, 136, 176),
+    (1050, 77, 168),
 ]
-MANY_ROWS = [(300, 136, 176), (1050, 77, 168)]
 
 
 def as_cpp(source: str) -> str:
@@ -42,7 +43,7 @@ def as_cpp(source: str) -> str:
         r"(?:template <int \w+>\n)?__device__ inline void \w+\([^)]*\) \{\s*asm .*?\}\n",
         "",
         source,
-        flags=re.S,
+        flags=re.DOTALL,
     )
     source = re.sub(
         r"extern __shared__ __align__\(16\) char shared_bytes\[\];",
