@@ -12,7 +12,7 @@ rule latency:
         digests=INPUT_DIGESTS,
         inputs=ancient(INPUT_DUMPS),
         manifest=manifest(),
-        callable=cell_callable,
+        code=cell_code,
     output:
         f"{RESULTS}/latency/{{implementation}}/{{case}}.json",
     log:

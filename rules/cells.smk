@@ -9,8 +9,7 @@ rule cell:
     input:
         digests=INPUT_DIGESTS,
         dumps=ancient(INPUT_DUMPS),
-        kernel=kernel_code,
-        callable=cell_callable,
+        code=cell_code,
     output:
         manifest=manifest(),
         timing=cell_file("timing.json"),
@@ -24,20 +23,17 @@ rule cell:
         gpu=1 if AUDIT.config["device"] == "cuda" else 0,
         mem_mb=grows(4000),
         runtime=grows(15),
+    # Few functions: each costs Snakemake a tenth of a millisecond a cell.
     params:
-        modules=cell_modules,
+        needs=cell_needs,
         spec=cell_spec,
         process=cell_process,
-        libraries=cell_libraries,
-        lacks=cell_lacks,
-        folder=subpath(output.manifest, parent=True),
+        folder=f"{PLACE}/cells/{{implementation}}/{{case}}",
         objects=f"{PLACE}/objects",
         kernel=f"{PLACE}/kernel",
-        slots=unrecorded(GPU_SLOTS),
-        on_error=unrecorded(ON_ERROR),
+        program=unrecorded(f"{GPU_SLOTS} workflow_scripts.run_cell --on-error {ON_ERROR}"),
     shell:
         "ADALN_KERNEL_DIR={params.kernel:q}"
         " python -P -m workflow_scripts.launch {params.process:q}"
-        " --scratch {params.folder:q} {params.slots} workflow_scripts.run_cell"
-        " --spec {params.spec:q} --on-error {params.on_error} --inputs {input.digests:q} --objects {params.objects:q}"
-        " --output-dir {params.folder:q} &> {log:q}"
+        " --scratch {params.folder:q} {params.program} --spec {params.spec:q} --inputs {input.digests:q}"
+        " --objects {params.objects:q} --output-dir {params.folder:q} &> {log:q}"

@@ -77,7 +77,8 @@ def unrecorded(value):
 
 
 wildcard_constraints:
-    implementation="|".join([*AUDIT.implementations, AUDIT.control.key]),
+    # Not a list of their names: for each file Snakemake would search all of it. Audit.implementation knows them.
+    implementation="[^/]+",
     baseline="|".join(AUDIT.baselines),
     case="|".join(map(str, AUDIT.cases)),
 

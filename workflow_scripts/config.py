@@ -104,8 +104,18 @@ class Audit:
         return min(plain, key=lambda i: (i.key not in self.baselines, i.candidate != "diffusers"))
 
     def implementation(self, key: str) -> Implementation:
-        """The implementation of a wildcard's value, the planted one included."""
-        return self.control if key == self.control.key else self.implementations[key]
+        """The implementation of a wildcard's value, the planted one included.
+
+        Raises:
+            AuditError: the audit has no such implementation.
+        """
+        if key == self.control.key:
+            return self.control
+        if key not in self.implementations:
+            raise AuditError(
+                f"the audit has no implementation {key}; it has {', '.join(self.implementations)}"
+            )
+        return self.implementations[key]
 
     def mode(self, implementation: Implementation) -> dict[str, Any]:
         """The mode's settings; those of an empty mode where the implementation has none.

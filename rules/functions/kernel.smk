@@ -16,11 +16,6 @@ def kernel_sources():
     return ancient(files) if EDITED == "nothing" else files
 
 
-def kernel_code(wildcards):
-    """The digest of the machine code, for cells that run it; other cells do not depend on the kernel."""
-    return CODE if AUDIT.implementation(wildcards.implementation).candidate == "rl_kernel" else []
-
-
 def builds_of_comments():
     """What target all has to ask for, since no cell does."""
     wanted = EDITED == "comments" and "rl_kernel" in AUDIT.config["candidates"]

@@ -301,6 +301,11 @@ def test_the_control_is_planted_in_a_plain_baseline():
     assert audit.implementation("diffusers.control_inert") == audit.control
 
 
+def test_another_implementation_is_refused_by_name():
+    with pytest.raises(AuditError, match=r"no implementation vllm; it has diffusers\.plain, .*, rl_kernel"):
+        Audit(SMALL).implementation("vllm")
+
+
 def test_the_control_is_planted_in_a_plain_process_even_when_a_mode_is_the_baseline():
     config = changed(("baselines",), ["diffusers[one_thread]"])
     assert Audit(config).plain_of_control.label == "diffusers[plain]"
