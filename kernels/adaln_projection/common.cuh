@@ -86,7 +86,7 @@ inline bool bad_sizes(int64_t T, int64_t N, int64_t K) {
 }
 
 struct Device {
-    int major, multiprocessors;
+    int major, multiprocessors, shared_bytes;  // shared memory that a block can have
 };
 
 // Describes the current device; 0 or a cudaError_t.
@@ -94,7 +94,8 @@ inline int find_device(Device &device) {
     int id = 0;
     if (int error = cudaGetDevice(&id)) return error;
     if (int error = cudaDeviceGetAttribute(&device.major, cudaDevAttrComputeCapabilityMajor, id)) return error;
-    return cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id);
+    if (int error = cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id)) return error;
+    return cudaDeviceGetAttribute(&device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, id);
 }
 
 // A kernel may begin before the one ahead of it in the stream has ended, if that one allows it and the launch asks
@@ -130,10 +131,9 @@ int launch_early(void (*kernel)(Parameters...), const Device &device, int64_t bl
 // Lets a kernel use `bytes` of dynamic shared memory; 0, a cudaError_t, or ADALN_TOO_LITTLE_SHARED_MEMORY.
 template <typename Kernel>
 int allow_shared(Kernel kernel, int bytes) {
-    int id = 0, most = 0;
-    if (int error = cudaGetDevice(&id)) return error;
-    if (int error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, id)) return error;
-    if (bytes > most) return ADALN_TOO_LITTLE_SHARED_MEMORY;
+    Device device;
+    if (int error = find_device(device)) return error;
+    if (bytes > device.shared_bytes) return ADALN_TOO_LITTLE_SHARED_MEMORY;
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 

@@ -29,12 +29,14 @@ int in_passes(const uint16_t *grad, const uint16_t *weight, float *d_act, int64_
     return 0;
 }
 
-// Rows that the tiles take: those that fill the multiprocessors, and the rest too where folding takes longer.
-int64_t tiled_rows(int64_t T, int64_t K, int multiprocessors) {
+// Rows that the tiles take: those that fill the multiprocessors, and the rest too where folding takes longer.  None
+// where a tile does not fit, before Hopper.
+int64_t tiled_rows(int64_t T, int64_t K, const Device &device) {
     constexpr int64_t kFoldsPerTile = 25;  // blocks that fold, one after another, in the time of a tile
-    const int64_t columns = ceil_div<int64_t>(K, tiles::kColumns), at_once = multiprocessors / columns;
+    if (int64_t(sizeof(tiles::Tile)) > device.shared_bytes) return 0;
+    const int64_t columns = ceil_div<int64_t>(K, tiles::kColumns), at_once = device.multiprocessors / columns;
     const int64_t wave = tiles::kRows * (at_once < 1 ? 1 : at_once), whole = T / wave * wave;
-    const int64_t folds = ceil_div(ceil_div<int64_t>(T - whole, fold::kRows) * columns, int64_t(multiprocessors));
+    const int64_t folds = ceil_div(ceil_div<int64_t>(T - whole, fold::kRows) * columns, int64_t(device.multiprocessors));
     return folds > kFoldsPerTile ? T : whole;
 }
 
@@ -51,7 +53,7 @@ extern "C" int adaln_cuda_d_act(const void *grad_table, const void *weight_bf16,
     if (T <= kMostRowsInPasses || K < fold::kColumns) return in_passes(grad, weight, d_act, T, N, K, cuda_stream);
     Device device;
     if (int error = find_device(device)) return error;
-    const int64_t tiled = tiled_rows(T, K, device.multiprocessors);
+    const int64_t tiled = tiled_rows(T, K, device);
     if (tiled > 0)
         if (int error = launch_tiles(grad, weight, d_act, int(tiled), int(N), int(K), cuda_stream)) return error;
     if (tiled == T) return 0;

@@ -115,6 +115,14 @@ def test_all_kinds_of_values_have_the_reference_s_bits(emulated, family, rows, n
     assert_reference_bits(emulated, family, rows, n, k)
 
 
+def test_rows_that_would_take_tiles_are_folded_where_a_tile_does_not_fit(emulated):
+    emulated.emulate_shared_bytes(163 << 10)  # compute capability 8.0
+    try:
+        assert_reference_bits(emulated, "spread", 300, 136, 176)
+    finally:
+        emulated.emulate_shared_bytes(227 << 10)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_kinds_of_values_in_tiles_have_the_reference_s_bits(emulated, family):
