@@ -23,7 +23,7 @@ AFTER_THE_CELL = {
 def undisturbed(finished_audit, tmp_path_factory):
     """The finished audit, to which a candidate is added whose cell waits until it is let go."""
     folder = copy_audit(finished_audit, tmp_path_factory.mktemp("undisturbed") / "audit")
-    audit = small_audit(cases=[1])
+    audit = small_audit()
     audit["candidates"]["held"] = {"callable": "held:table", "path": ["callables"]}
     write_audit(folder, audit)
     (folder / "callables" / "held.py").write_text(planted.WAITS_FOR_LEAVE)
