@@ -1,4 +1,4 @@
-"""One finished small audit a run, and copies of it for tests that edit something."""
+"""Audits that are finished once a run, and copies for tests that edit something."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Once
 from tests.workflow.support import cluster as slurm
 from tests.workflow.support import compiler, running
-from tests.workflow.support.audits import copy_audit, copy_sources, small_audit, write_audit
+from tests.workflow.support.audits import copy_audit, copy_sources, small_audit, tiny_audit, write_audit
 from tests.workflow.support.running import snakemake
 
 
@@ -44,6 +44,23 @@ def cpu_audit(once: Once) -> Path:
         assert run.returncode == 0, run.output
 
     return once("cpu_audit", make)
+
+
+@pytest.fixture(scope="session")
+def audit_elsewhere(once: Once) -> Path:
+    """A folder with `the sources`, as they lie in `untouched`, `work`, and `the results` of a tiny audit."""
+
+    def make(folder: Path) -> None:
+        sources, work = folder / "the sources", folder / "work"
+        copy_sources(sources)
+        copy_sources(folder / "untouched")
+        work.mkdir()
+        write_audit(work, tiny_audit(kernel=True, results=str(folder / "the results")))
+        options = ("--snakefile", str(sources / "Snakefile"), "--directory", str(work))
+        run = snakemake(folder, *options, configfile=str(work / "small.yaml"))
+        assert run.returncode == 0, run.output
+
+    return once("audit_elsewhere", make)
 
 
 @pytest.fixture
