@@ -12,7 +12,7 @@ audit: $(VENV)/ready
 	snakemake --cores $(CORES) --configfile $(CONFIG)
 
 test: $(VENV)/ready
-	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "not slow"
+	$(PYTHON) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not slow"
 
 test-all: $(VENV)/ready
 	$(PYTHON) -m pytest

@@ -4,7 +4,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib import metadata
 
@@ -25,7 +26,7 @@ def library_versions(libraries: Sequence[str], python: str | None, path: Sequenc
         path: the mode's extra folders of packages.
     """
     wanted = {_normal(name) for name in (*ALWAYS, *libraries)}
-    found = dict(_installed(python))
+    found = _installed_here(wanted) if python in (None, sys.executable) else dict(_installed(python))
     for folder in reversed(path):
         here = metadata.distributions(path=[folder])
         found.update({_normal(d.metadata["Name"]): d.version for d in here if d.metadata["Name"]})
@@ -36,15 +37,23 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()  # https://peps.python.org/pep-0503/#normalized-names
 
 
+def _installed_here(wanted: Iterable[str]) -> dict[str, str]:
+    """No others: to read all of them would take a twentieth of each start of Snakemake."""
+    found = {}
+    for name in wanted:
+        with suppress(metadata.PackageNotFoundError):
+            distribution = metadata.distribution(name)  # by any spelling of its name
+            if distribution.metadata["Name"]:
+                found[name] = distribution.version
+    return found
+
+
 @lru_cache
-def _installed(python: str | None) -> tuple[tuple[str, str], ...]:
-    if python is None or python == sys.executable:
-        names = {d.metadata["Name"]: d.version for d in metadata.distributions()}
-    else:
-        try:
-            command = [python, "-P", "-c", _ASK]
-            asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-            names = json.loads(asked.stdout)
-        except (OSError, subprocess.SubprocessError):
-            return ()  # the cell says that its interpreter cannot be started
+def _installed(python: str) -> tuple[tuple[str, str], ...]:
+    try:
+        command = [python, "-P", "-c", _ASK]
+        asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        names = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError):
+        return ()  # the cell says that its interpreter cannot be started
     return tuple((_normal(name), version) for name, version in names.items() if name)

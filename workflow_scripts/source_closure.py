@@ -1,19 +1,24 @@
 """Which of our source files a module imports, directly or not: what a job must be rerun for."""
 
-import ast
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-PACKAGES = ("workflow_scripts", "kernels")
+# Parsing whole files would take a tenth of each start of Snakemake, of which a job on a cluster has two.
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+((?:workflow_scripts|kernels)(?:\.\w+)*)"  # of our packages
+    r"(?:[ \t]+import[ \t]+(\([^)]*\)|.*))?",
+    re.MULTILINE,
+)
 
 
 def closure(root: Path, modules: Iterable[str]) -> list[str]:
     """Files of these modules and of all that they import from our packages, sorted.
 
-    Imports are read off the source, those inside functions too; a module that is imported by a computed name
-    must be named by the caller.
+    Imports are read off the source, a statement for each module, those inside functions too; a module that is
+    imported by a computed name must be named by the caller.
 
     Args:
         root: the folder that holds our packages.
@@ -63,11 +68,7 @@ def _parents(name: str) -> Iterator[str]:
 @cache
 def _imports(root: Path, path: Path) -> tuple[str, ...]:
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names.append(node.module)
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
-    ours = [name for name in names if name.split(".")[0] in PACKAGES]
-    return tuple(name for name in ours if _file(root, name))
+    for module, imported in _IMPORT.findall(path.read_text()):
+        words = re.findall(r"\w+", re.sub(r"#.*", "", imported))
+        names += [module, *(f"{module}.{word}" for word in words)]
+    return tuple(name for name in names if _file(root, name))

@@ -6,11 +6,9 @@ from kernels.adaln_projection.build import build
 
 
 @pytest.fixture(scope="session")
-def cpu_kernel_directory(tmp_path_factory):
-    """A directory with the CPU library, built once a session from the present sources."""
-    directory = tmp_path_factory.mktemp("kernel")
-    build(directory, ["cpu"])
-    return directory
+def cpu_kernel_directory(once):
+    """A directory with the CPU library, built once a run from the present sources; tests edit copies."""
+    return once("kernel", lambda directory: build(directory, ["cpu"]))
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """The files that a job depends on are those that it really imports."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from workflow_scripts.source_closure import closure
+from workflow_scripts.source_closure import _file, _imports, closure
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +63,28 @@ def test_an_attribute_is_no_module(tree):
 def test_a_module_that_is_not_there(tree):
     with pytest.raises(ValueError, match=r"no module workflow_scripts\.z"):
         closure(tree(a=""), ["workflow_scripts.z"])
+
+
+def test_a_list_of_several_lines_is_read_without_its_comments(tree):
+    root = tree(a="from workflow_scripts import (\n    b,  # not c\n    d as e,\n)\n", b="", c="", d="")
+    assert names(root, "workflow_scripts.a") == ["__init__.py", "a.py", "b.py", "d.py"]
+
+
+def imports(path):
+    """What Python's own parser finds."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+
+
+def test_imports_of_every_file_are_those_that_python_finds():
+    for package in ("workflow_scripts", "kernels"):
+        for path in (ROOT / package).rglob("*.py"):
+            ours = (name for name in imports(path) if name.split(".")[0] in {"workflow_scripts", "kernels"})
+            assert set(_imports(ROOT, path)) == {name for name in ours if _file(ROOT, name)}, path
 
 
 @pytest.mark.parametrize(

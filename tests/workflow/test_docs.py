@@ -99,7 +99,7 @@ def runnable_documents():
             yield pytest.param(path, id=name(path), marks=[pytest.mark.slow] if path.name in SLOW else [])
 
 
-@pytest.mark.parametrize("path", runnable_documents())
+@pytest.mark.parametrize("path", list(runnable_documents()))
 def test_commands_run(path, audit_copy):
     path_of_tools = f"{Path(sys.executable).parent}:{environment()['PATH']}"
     for block in runnable(path):

@@ -2,7 +2,6 @@
 
 import hashlib
 
-import pytest
 import yaml
 
 from tests.workflow.support.audits import copy_sources, small_audit, tiny_audit, write_audit
@@ -39,32 +38,16 @@ rule mine:
 def digests(folder):
     """Content of all files but Python's caches."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-@pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory):
-    """A folder with `the sources`, `work` and `the results` of a run with --directory; its digests before."""
-    folder = tmp_path_factory.mktemp("elsewhere")
-    sources, work = folder / "the sources", folder / "work"
-    copy_sources(sources)
-    before = digests(sources)
-    work.mkdir()
-    write_audit(work, tiny_audit(kernel=True, results=str(folder / "the results")))
-    options = ("--snakefile", str(sources / "Snakefile"), "--directory", str(work))
-    run = snakemake(folder, *options, configfile=str(work / "small.yaml"))
-    assert run.returncode == 0, run.output
-    return folder, before
+def test_another_directory_and_results_elsewhere(audit_elsewhere):
+    assert (audit_elsewhere / "the results/small/report/report.json").exists()
+    assert not (audit_elsewhere / "work/results").exists()
+    assert digests(audit_elsewhere / "the sources") == digests(audit_elsewhere / "untouched")
 
 
-def test_another_directory_and_results_elsewhere(elsewhere):
-    folder, before = elsewhere
-    assert (folder / "the results/small/report/report.json").exists()
-    assert not (folder / "work/results").exists()
-    assert digests(folder / "the sources") == before
-
-
-def test_a_module_with_its_own_config_and_prefix(elsewhere, tmp_path):
+def test_a_module_with_its_own_config_and_prefix(audit_elsewhere, tmp_path):
     sources, outer = tmp_path / "the sources", tmp_path / "outer"
     copy_sources(sources)
     before = digests(sources)
@@ -76,7 +59,7 @@ def test_a_module_with_its_own_config_and_prefix(elsewhere, tmp_path):
     )
     run = snakemake(outer, configfile="outer.yaml")
     assert run.returncode == 0, run.output
-    report = elsewhere[0] / "the results/small/report/report.json"
+    report = audit_elsewhere / "the results/small/report/report.json"
     assert (outer / "mine.txt").read_bytes() == report.read_bytes()
     assert not (outer / "results").exists()  # all of it is below the prefix
     assert {path.name for path in (outer / "audits").iterdir()} == {"results"}

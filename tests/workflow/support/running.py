@@ -12,6 +12,9 @@ from pathlib import Path
 _JOB = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):\n((?:    .*\n)*)", re.MULTILINE)
 _WILDCARDS = re.compile(r"^    wildcards: (.*)$", re.MULTILINE)
 
+VARIABLES: dict[str, str] = {}
+"""Variables that every call gets."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -42,7 +45,7 @@ def command(*options: str, cores: int | None = 2, configfile: str = "small.yaml"
 def environment(**changes: str) -> dict[str, str]:
     """The environment of a call: this one, without what pytest or a batch job puts into it."""
     dropped = ("PYTHONPATH", "SNAKEMAKE_PROFILE", "PYTEST_CURRENT_TEST")
-    return {key: value for key, value in os.environ.items() if key not in dropped} | changes
+    return {key: value for key, value in os.environ.items() if key not in dropped} | VARIABLES | changes
 
 
 def begin(folder: Path, *options: str, **words) -> subprocess.Popen:
