@@ -28,14 +28,13 @@ def forward(operator: Operator, prepared: Prepared, grad: Tensor) -> Tensor:
     return output
 
 
-def gradients_of(output: Tensor, leaves: list[Tensor], grad: Tensor) -> list[Tensor | None]:
-    """`torch.autograd.grad` with `allow_unused`, without what that imports to compare two shapes.
+def gradients_of(output: Tensor, leaves: list[Tensor], grad: Tensor) -> tuple[Tensor | None, ...]:
+    """`torch.autograd.grad` with `allow_unused`: the call that it comes down to.
 
-    That is sympy, a third of the time that a small cell takes.
+    Before it, torch imports sympy to compare two shapes: a third of the time that a small cell takes.
     """
-    keep_graph, create_graph, allow_unused = False, False, True
-    found: list[Tensor | None] = torch.ops.aten.grad(
-        [output], leaves, [grad], keep_graph, create_graph, allow_unused
+    found: tuple[Tensor | None, ...] = torch.autograd.graph._engine_run_backward(  # noqa: SLF001 (what torch.autograd.grad calls)
+        (output,), (grad,), False, False, tuple(leaves), allow_unreachable=True, accumulate_grad=False
     )
     return found
 
