@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import time
+from collections import Counter
 
 import pytest
 import yaml
@@ -21,7 +22,13 @@ OPTIONS = (
     *("--profile", "profiles/slurm", "--set-resources", "cell:gpu=1", "--retries", "1"),
     *("--slurm-init-seconds-before-status-checks", "1", "--max-status-checks-per-second", "10"),
 )
-CANDIDATES = {"flaky": planted.FAILS_ONCE, "failing": planted.FAILS, "cancelled": planted.WAITS_ONCE}
+CANDIDATES = {"failing": planted.FAILS, "cancelled": planted.WAITS_ONCE}
+# The default's modes run on a GPU of their own, the first of them only at its second attempt.
+CALLABLES = {
+    "on_gpu": planted.ON_GPU.replace("from expression", "from flaky"),
+    "flaky": planted.FAILS_ONCE,
+    **CANDIDATES,
+}
 
 
 def audit() -> dict:
@@ -48,7 +55,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("submitted") / "audit"
     copy_sources(folder)
     write_audit(folder, audit())
-    for name, text in {"on_gpu": planted.ON_GPU, **CANDIDATES}.items():
+    for name, text in CALLABLES.items():
         (folder / "callables" / f"{name}.py").write_text(text)
     return folder
 
@@ -87,7 +94,10 @@ def test_never_two_cells_on_one_gpu_and_both_gpus_used(submitted, folder):
 
 def test_a_flaky_cell_is_tried_again(submitted, folder):
     assert (folder / "callables" / "flaky.tried").exists()
-    assert (folder / "results/small/cells/flaky/1/manifest.json").exists()
+    tries = Counter(path.partition("/")[0] for path in cells_submitted(submitted))
+    assert any(tries[cell] == 2 for cell in tries if cell.startswith("provider."))
+    for mode in [*audit()["candidates"]["provider"]["modes"], "control_inert"]:
+        assert (folder / f"results/small/cells/provider.{mode}/1/manifest.json").exists()
 
 
 def test_a_cancelled_job_is_tried_again(submitted, folder):
