@@ -12,8 +12,9 @@ from pathlib import Path
 _JOB = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):\n((?:    .*\n)*)", re.MULTILINE)
 _WILDCARDS = re.compile(r"^    wildcards: (.*)$", re.MULTILINE)
 
-VARIABLES: dict[str, str] = {}
-"""Variables that every call gets."""
+# Half of numpy's import are threads, for which neither Snakemake nor a comparison has any use.
+VARIABLES = {"OPENBLAS_NUM_THREADS": "1"}
+"""Variables that every call gets; cells do not see them."""
 
 
 @dataclass(frozen=True)
