@@ -22,6 +22,8 @@ MAIN = Path(__file__).parent / "fixtures" / "cuda_on_cpu" / "main.cpp"
 SOURCES = ["d_act.cu", "d_weight.cu"]
 FLAGS = ["-std=c++17", "-ffp-contract=off", "-march=native", "-pthread", "-fno-strict-aliasing"]
 
+pytestmark = pytest.mark.usefixtures("cpu_kernel")
+
 # T, N, K on both sides of the changes of way: few rows, folding, and tiles (4 multiprocessors).
 SHAPES = [
     (1, 77, 40),
