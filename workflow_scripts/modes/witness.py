@@ -62,12 +62,16 @@ def before(device: str, *, table: bool = True) -> Snapshot:
     Raises:
         AuditError: CUDA runs already, so that cuBLAS may have read its variables and chosen its workspace.
     """
-    if torch.cuda.is_initialized():
+    if _cuda_runs():
         raise AuditError(
             "CUDA was initialised before the mode's switch was thrown, so libraries have read their "
             "variables already: throw the switch first, and create no CUDA tensor before it"
         )
     return Snapshot(device, dispatch.table(device) if table else None, flags(), _environment())
+
+
+def _cuda_runs() -> bool:
+    return torch.cuda.is_initialized()
 
 
 def after(snapshot: Snapshot, switch: str | None = None, thrown: Thrown | None = None) -> dict[str, Any]:
