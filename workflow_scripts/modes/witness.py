@@ -71,7 +71,7 @@ def before(device: str, *, table: bool = True) -> Snapshot:
 
 
 def _cuda_runs() -> bool:
-    return torch.cuda.is_initialized()
+    return bool(torch.cuda.is_initialized())
 
 
 def after(snapshot: Snapshot, switch: str | None = None, thrown: Thrown | None = None) -> dict[str, Any]:
