@@ -14,13 +14,14 @@ namespace slices {
 
 constexpr int kMostRows = 8;   // of a pass
 constexpr int kMostRanks = 8;  // blocks of a cluster
+constexpr int kWideLanes = 8, kNarrowLanes = 4;  // Hopper and newer, and before
 constexpr int kBatch = 4, kBatches = 4;  // rows of the weight per group of copies, groups in flight
 constexpr int kStage = kBatch * kBatches;  // n of every chunk whose grad is in shared memory at a time
 
 template <int kRows, int kLanes>
 struct Slice {
     static constexpr int kColumns = 8 * kLanes, kOutputs = kRows * kColumns;
-    static constexpr int kWarps = kLanes == 8 ? 12 : 8, kThreads = 32 * kWarps;  // 224 or 162 KB of shared memory
+    static constexpr int kWarps = kLanes == kWideLanes ? 12 : 8, kThreads = 32 * kWarps;  // 224 or 162 KB of shared memory
     static constexpr int kWarpChunks = 32 / kLanes, kChunks = kWarps * kWarpChunks;  // chunks of a set
     static constexpr int kPieces = kWarpChunks * kRows * kStage / 8;                 // of grad, of a warp: eight n
     static constexpr int kLanePieces = ceil_div(kPieces, 32);
@@ -88,6 +89,12 @@ template <int kRows, int kLanes, bool kAligned>
 __global__ void __launch_bounds__(Slice<kRows, kLanes>::kThreads, 1)
     sum_slices(const uint16_t *__restrict__ grad, const uint16_t *__restrict__ weight, float *__restrict__ d_act, int T,
                int N, int K, int ranks) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    constexpr bool is_launched = kLanes == kWideLanes;
+#else
+    constexpr bool is_launched = kLanes == kNarrowLanes;
+#endif
+    if (!is_launched) return;  // not for this chip: do not compile the rest
     using Shared = Slice<kRows, kLanes>;
     extern __shared__ __align__(16) char shared_bytes[];
     Shared &shared = *reinterpret_cast<Shared *>(shared_bytes);
@@ -250,7 +257,8 @@ int launch_slices(const uint16_t *grad, const uint16_t *weight, float *d_act, in
                   cudaStream_t stream) {
     Device device;
     if (int error = find_device(device)) return error;
-    const auto launch = device.major < 9 ? slices::launch<kRows, 4> : slices::launch<kRows, 8>;
+    const auto launch = device.major < 9 ? slices::launch<kRows, slices::kNarrowLanes>
+                                         : slices::launch<kRows, slices::kWideLanes>;
     return launch(grad, weight, d_act, T, N, K, device, stream);
 }
 
