@@ -1,16 +1,8 @@
 # May we reuse an existing implementation of this operator and keep every bit?
 # Targets: all (report and gate), report, verify, bench, figures. What can be set: config/README.md.
-import atexit
-import gc
-
 from snakemake.utils import min_version
 
 min_version("9.27.1")
-
-# The graph of a thousand cells lives to the end of a call. Looking for garbage in it and taking it apart at exit would
-# take a quarter of the call. Garbage is still collected, only more rarely.
-gc.set_threshold(200_000, 50, 50)
-atexit.register(gc.freeze)
 
 # A --configfile replaces the default, even an empty one; Snakemake would merge the two.
 if not config and not workflow.configfiles:
