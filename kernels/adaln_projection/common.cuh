@@ -44,9 +44,11 @@ __device__ inline void store_floats(float *out, const uint4 &bits) {
     reinterpret_cast<float4 *>(out)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
 
+__device__ inline uint32_t shared_address(const void *p) { return uint32_t(__cvta_generic_to_shared(p)); }
+
 // Asynchronous copies of 16 bytes to shared memory; zeros where `present` is false (`source` must be valid anyway).
 __device__ inline void copy_async(void *shared, const void *source, bool present) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(uint32_t(__cvta_generic_to_shared(shared))),
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
                  "l"(source), "r"(present ? 16 : 0)
                  : "memory");
 }

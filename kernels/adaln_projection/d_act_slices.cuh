@@ -21,7 +21,7 @@ constexpr int kStage = kBatch * kBatches;  // n of every chunk whose grad is in 
 template <int kRows, int kLanes>
 struct Slice {
     static constexpr int kColumns = 8 * kLanes, kOutputs = kRows * kColumns;
-    static constexpr int kWarps = kLanes == kWideLanes ? 12 : 8, kThreads = 32 * kWarps;  // 224 or 162 KB of shared memory
+    static constexpr int kWarps = kLanes == kWideLanes ? 12 : 8, kThreads = 32 * kWarps;  // at most 219 or 162 KB
     static constexpr int kWarpChunks = 32 / kLanes, kChunks = kWarps * kWarpChunks;  // chunks of a set
     static constexpr int kPieces = kWarpChunks * kRows * kStage / 8;                 // of grad, of a warp: eight n
     static constexpr int kLanePieces = ceil_div(kPieces, 32);
@@ -51,14 +51,14 @@ __device__ inline void cluster_sync() {
 __device__ inline void open_mailbox(uint64_t *received) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(
-                     uint32_t(__cvta_generic_to_shared(received)))
+                     shared_address(received))
                  : "memory");
 #endif
 }
 __device__ inline void expect_mail(uint64_t *received, int bytes) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     uint32_t(__cvta_generic_to_shared(received))),
+                     shared_address(received)),
                  "r"(bytes)
                  : "memory");
 #endif
@@ -68,7 +68,7 @@ __device__ inline void wait_for_mail(uint64_t *received, int parity) {
     asm volatile(
         "{\n.reg .pred done;\n"
         "wait: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-        "@done bra finish;\nbra wait;\nfinish:\n}" ::"r"(uint32_t(__cvta_generic_to_shared(received))),
+        "@done bra finish;\nbra wait;\nfinish:\n}" ::"r"(shared_address(received)),
         "r"(parity)
         : "memory");
 #endif
@@ -79,8 +79,8 @@ __device__ inline void mail(float *total, uint64_t *received, int rank, float va
         "{\n.reg .b32 to, barrier;\n"
         "mapa.shared::cluster.u32 to, %0, %2;\nmapa.shared::cluster.u32 barrier, %1, %2;\n"
         "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [to], %3, [barrier];\n}" ::"r"(
-            uint32_t(__cvta_generic_to_shared(total))),
-        "r"(uint32_t(__cvta_generic_to_shared(received))), "r"(rank), "f"(value)
+            shared_address(total)),
+        "r"(shared_address(received)), "r"(rank), "f"(value)
         : "memory");
 #endif
 }
