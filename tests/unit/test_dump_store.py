@@ -214,6 +214,22 @@ def test_without_hard_links_a_copy_is_made(tmp_path, monkeypatch, number):
     assert names(tmp_path / "a") == ["out_0.safetensors"]
 
 
+def test_a_link_that_misses_the_object_as_it_is_replaced_is_tried_again(tmp_path, monkeypatch):
+    # Linux: where rename takes the name of a file while link looks at it, link finds no file.
+    real, calls = os.link, []
+
+    def link(source, target):
+        calls.append(target)
+        if len(calls) == 1:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    a = store(tmp_path, "a/out_0.safetensors")
+    assert dump.open_dump(a).data.tobytes() == DATA.tobytes()
+    assert (len(calls), a.stat().st_nlink) == (2, 2)
+
+
 RACE = """
 import sys, time
 from pathlib import Path

@@ -12,6 +12,7 @@ import os
 import shutil
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ NAME = "tensor"
 _LONGEST_HEADER = 1 << 20  # ours take less than 200 bytes; a damaged length must not make us read gigabytes
 _PIECE = 1 << 22  # bytes compared at a time, so that memory stays small
 _NO_HARD_LINK = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+
+_TRIES = 10  # to link an object that others may be writing
 
 
 @dataclass(frozen=True)
@@ -131,11 +134,20 @@ def object_name(sha256: str, dtype: str, shape: Sequence[int]) -> str:
     return f"{sha256}-{dtype}-{'x'.join(map(str, shape)) or 'scalar'}.safetensors"
 
 
+def _hard_link(source: Path, link: Path) -> None:
+    """As os.link, and again where another process replaces `source`: Linux may then find no file."""
+    for _ in range(_TRIES - 1):
+        with suppress(FileNotFoundError):
+            os.link(source, link)
+            return
+    os.link(source, link)
+
+
 def _link(source: Path, link: Path) -> None:
     temporary = temporary_beside(link)
     try:
         try:
-            os.link(source, temporary)
+            _hard_link(source, temporary)
         except OSError as error:
             if error.errno not in _NO_HARD_LINK:
                 raise
