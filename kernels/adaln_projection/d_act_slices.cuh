@@ -6,7 +6,7 @@
 // do not pass through the L2 cache, which the weight keeps busy.  Before Hopper a cluster is one block.
 #pragma once
 
-#include "common.cuh"
+#include "cluster.cuh"
 
 namespace adaln {
 namespace {
@@ -33,57 +33,6 @@ struct Slice {
     float total[kOutputs];
     uint64_t received;
 };
-
-__device__ inline int cluster_rank() {
-    uint32_t rank = 0;
-#if __CUDA_ARCH__ >= 900
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-#endif
-    return int(rank);
-}
-__device__ inline void cluster_sync() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-
-// The mailbox of a block: one total per output, and a barrier that counts their bytes.
-__device__ inline void open_mailbox(uint64_t *received) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(
-                     shared_address(received))
-                 : "memory");
-#endif
-}
-__device__ inline void expect_mail(uint64_t *received, int bytes) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     shared_address(received)),
-                 "r"(bytes)
-                 : "memory");
-#endif
-}
-__device__ inline void wait_for_mail(uint64_t *received, int parity) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "wait: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-        "@done bra finish;\nbra wait;\nfinish:\n}" ::"r"(shared_address(received)),
-        "r"(parity)
-        : "memory");
-#endif
-}
-__device__ inline void mail(float *total, uint64_t *received, int rank, float value) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile(
-        "{\n.reg .b32 to, barrier;\n"
-        "mapa.shared::cluster.u32 to, %0, %2;\nmapa.shared::cluster.u32 barrier, %1, %2;\n"
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [to], %3, [barrier];\n}" ::"r"(
-            shared_address(total)),
-        "r"(shared_address(received)), "r"(rank), "f"(value)
-        : "memory");
-#endif
-}
 
 template <int kRows, int kLanes, bool kAligned>
 __global__ void __launch_bounds__(Slice<kRows, kLanes>::kThreads, 1)
@@ -225,28 +174,8 @@ int launch(const uint16_t *grad, const uint16_t *weight, float *d_act, int T, in
     using Shared = Slice<kRows, kLanes>;
     const auto kernel = N % 8 == 0 ? sum_slices<kRows, kLanes, true> : sum_slices<kRows, kLanes, false>;
     if (int error = allow_shared(kernel, sizeof(Shared))) return error;
-    const int all = ceil_div(K, Shared::kColumns);
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.blockDim = dim3(Shared::kThreads);
-    config.dynamicSmemBytes = sizeof(Shared);
-    config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = device.major < 9 ? 0 : 1;
-    // As many blocks to a cluster as run at once.
-    int ranks = device.major < 9 ? 1 : kMostRanks;
-    for (;; --ranks) {
-        cluster.val.clusterDim.x = ranks;
-        config.gridDim = dim3(all * ranks);
-        int at_once = 0;
-        if (ranks == 1) break;
-        if (all * ranks > device.multiprocessors) continue;
-        if (int error = cudaOccupancyMaxActiveClusters(&at_once, kernel, &config)) return error;
-        if (at_once >= all) break;
-    }
-    return cudaLaunchKernelEx(&config, kernel, grad, weight, d_act, T, N, K, ranks);
+    return launch_clusters(kernel, device, ceil_div(K, Shared::kColumns), kMostRanks, Shared::kThreads, sizeof(Shared),
+                           stream, grad, weight, d_act, T, N, K);
 }
 
 }  // namespace slices

@@ -4,7 +4,7 @@
 // chunks before in shared memory, at places of its own.
 #pragma once
 
-#include "common.cuh"
+#include "barrier.cuh"
 
 namespace adaln {
 namespace {
@@ -18,6 +18,7 @@ struct Tile {
     float grad[2][kDepth][kRows];
     float weight[2][kDepth][kColumns];
     float4 total[28][kThreads];
+    Buffers buffers;
 };
 
 template <bool kAligned>
@@ -73,23 +74,32 @@ __global__ void __launch_bounds__(kThreads, 1)
 
     float sum[8][14];
     for (int i = 0; i < 28; ++i) shared.total[i][thread] = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
+    if (thread == 0) shared.buffers.open(kThreads / 32);
+    __syncthreads();
     fetch();
     store(0);
+    shared.buffers.end_to_fill(0);
     fetch();
-    int buffer = 0;
+    int stage = 0;
     for (int chunk = 0; chunk < ceil_div(N, kChunk); ++chunk) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
 #pragma unroll
             for (int j = 0; j < 14; ++j) sum[i][j] = 0.0f;
 #pragma unroll 1
-        for (int stage = 0; stage < kChunk / kDepth; ++stage, buffer ^= 1) {
-            __syncthreads();
+        for (int i = 0; i < kChunk / kDepth; ++i, ++stage) {
+            const int buffer = stage % 2;
+            shared.buffers.begin_to_read(stage);
             const float *g = &shared.grad[buffer][0][row], *w = &shared.weight[buffer][0][4 * member],
                         *w_last = &shared.weight[buffer][0][144 + 2 * member];
 #pragma unroll
             for (int n = 0; n < kDepth; ++n, g += kRows, w += kColumns, w_last += kColumns) {
-                if (n == kDepth / 4) store(buffer ^ 1), fetch();  // long before the barrier
+                if (n == kDepth / 4) {
+                    shared.buffers.begin_to_fill(stage + 1);
+                    store(buffer ^ 1);
+                    shared.buffers.end_to_fill(stage + 1);
+                    fetch();
+                }
                 float x[8], y[14];
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
@@ -103,6 +113,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
                     for (int j = 0; j < 14; ++j) sum[i][j] = __fmaf_rn(x[i], y[j], sum[i][j]);
             }
+            shared.buffers.end_to_read(stage);
         }
 #pragma unroll
         for (int i = 0; i < 28; ++i) {

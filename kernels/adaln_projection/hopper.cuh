@@ -1,27 +1,13 @@
-// Hopper's instructions (sm_90a) as functions: barriers in shared memory, bulk copies, and wgmma.
+// Hopper's instructions (sm_90a) as functions: bulk copies, and wgmma.
 #pragma once
 
-#include "common.cuh"
+#include "barrier.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 namespace adaln {
 namespace {
 
-__device__ inline void barrier_init(uint64_t *barrier, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
-}
-__device__ inline void barrier_arrive(uint64_t *barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-__device__ inline void barrier_wait(uint64_t *barrier, int parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@done bra finish;\nbra wait;\nfinish:\n}" ::"r"(shared_address(barrier)),
-        "r"(parity)
-        : "memory");
-}
 // One bulk copy whose bytes complete the barrier's phase.
 __device__ inline void bulk_copy(void *shared, const void *source, int bytes, uint64_t *barrier) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)

@@ -147,5 +147,5 @@ def test_no_two_threads_race(tmp_path):
 
 @pytest.mark.slow
 def test_a_missing_barrier_is_found(tmp_path):
-    _, found = races(tmp_path, left_out="        __syncthreads();  // of the stage\n")
+    _, found = races(tmp_path, left_out="shared.buffers.begin_to_read(stage);")
     assert "data race" in found
