@@ -16,6 +16,12 @@ namespace {
 __device__ inline void barrier_init(uint64_t *barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
 }
+// Lets others see barriers that were made, also the other blocks of a cluster and copies that run by themselves.
+__device__ inline void publish_barriers() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
 __device__ inline void barrier_arrive(uint64_t *barrier) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_address(barrier))
                  : "memory");
@@ -27,6 +33,14 @@ __device__ inline void barrier_wait(uint64_t *barrier, int parity) {
         "@done bra finish;\nbra wait;\nfinish:\n}" ::"r"(shared_address(barrier)),
         "r"(parity)
         : "memory");
+}
+
+// Arrives, and says how many bytes are to come before the phase ends.
+__device__ inline void barrier_expect(uint64_t *barrier, int bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+#endif
 }
 
 // Two buffers in shared memory that all warps of a block fill and read in turn, stage after stage.  Two counting

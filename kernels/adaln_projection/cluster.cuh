@@ -1,7 +1,8 @@
-// Clusters of blocks: one's rank, a barrier, and mailboxes in shared memory.  Before Hopper a cluster is one block.
+// Clusters of blocks: a block's rank, a barrier, and mail to another's shared memory.
+// Before Hopper a cluster is one block.
 #pragma once
 
-#include "common.cuh"
+#include "barrier.cuh"
 
 namespace adaln {
 namespace {
@@ -19,22 +20,7 @@ __device__ inline void cluster_sync() {
 #endif
 }
 
-// The mailbox of a block: one total per output, and a barrier that counts their bytes.
-__device__ inline void open_mailbox(uint64_t *received) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(
-                     shared_address(received))
-                 : "memory");
-#endif
-}
-__device__ inline void expect_mail(uint64_t *received, int bytes) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     shared_address(received)),
-                 "r"(bytes)
-                 : "memory");
-#endif
-}
+// A mailbox is totals in shared memory and a barrier that counts their bytes (barrier_expect).
 __device__ inline void wait_for_mail(uint64_t *received, int parity) {
 #if __CUDA_ARCH__ >= 900
     asm volatile(

@@ -44,6 +44,25 @@ __device__ inline void store_floats(float *out, const uint4 &bits) {
     reinterpret_cast<float4 *>(out)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
 
+template <int kRows, int kColumns>
+__device__ inline void fill(float (&values)[kRows][kColumns], float value) {
+#pragma unroll
+    for (int t = 0; t < kRows; ++t)
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) values[t][j] = value;
+}
+
+// Writes rows of eight float32, `stride` apart.
+template <int kRows>
+__device__ inline void store_rows(float *out, int stride, const float (&values)[kRows][8]) {
+#pragma unroll
+    for (int t = 0; t < kRows; ++t)
+#pragma unroll
+        for (int j = 0; j < 8; j += 4)
+            *reinterpret_cast<float4 *>(out + t * stride + j) =
+                make_float4(values[t][j], values[t][j + 1], values[t][j + 2], values[t][j + 3]);
+}
+
 __device__ inline uint32_t shared_address(const void *p) { return uint32_t(__cvta_generic_to_shared(p)); }
 
 // Asynchronous copies of 16 bytes to shared memory; zeros where `present` is false (`source` must be valid anyway).

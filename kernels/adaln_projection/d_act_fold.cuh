@@ -24,7 +24,7 @@ constexpr int kStages = kChunk / kDepth;  // of a round
 constexpr int kAhead = 8;   // n of the weight that a thread fetches ahead
 constexpr int kGroupGrad = kDepth * kRows + 4;  // the 4 keep the groups of a warp on different banks
 constexpr int kPieces = kGroups * kRows * kDepth / 8;  // of grad per stage: eight n of a row
-constexpr int kThreadPieces = (kPieces + kThreads - 1) / kThreads;
+constexpr int kThreadPieces = ceil_div(kPieces, kThreads);
 struct Tile {
     float grad[2][kGroups * kGroupGrad];  // [buffer][group][n][row]
     float sums[kGroups][kOutputs];
@@ -48,29 +48,28 @@ __global__ void __launch_bounds__(kThreads, 1)
     // grad: a thread fetches pieces of the next stage, and stores them as float32 when they are due.
     int grad_n = rank * kRound;
     uint4 pieces[kThreadPieces];
-    const auto fetch_grad = [&](int stage) {
+    const auto for_each_piece = [&](auto &&act) {  // act(piece of the thread, row, chunk of the round, first n)
 #pragma unroll
         for (int i = 0; i < kThreadPieces; ++i) {
-            const int piece = thread + kThreads * i, row = piece % kRows, eighth = piece / kRows % (kDepth / 8);
-            const int of = piece / (kRows * kDepth / 8);
-            if (piece < kPieces)  // rows beyond T are not stored
-                pieces[i] = load_bf16x8<kAligned>(grad + int64_t(min(t0 + row, T - 1)) * N,
-                                                  grad_n + of * kChunk + 8 * eighth, N);
+            const int piece = thread + kThreads * i;
+            const int n = piece / kRows % (kDepth / 8) * 8;
+            if (piece < kPieces) act(pieces[i], piece % kRows, piece / (kRows * kDepth / 8), n);
         }
+    };
+    const auto fetch_grad = [&](int stage) {
+        for_each_piece([&](uint4 &piece, int row, int chunk, int n) {  // rows beyond T are not stored
+            piece = load_bf16x8<kAligned>(grad + int64_t(min(t0 + row, T - 1)) * N, grad_n + chunk * kChunk + n, N);
+        });
         grad_n += stage % kStages == kStages - 1 ? kDepth + skip : kDepth;
     };
     const auto store_grad = [&](int stage) {
         shared.buffers.begin_to_fill(stage);
-#pragma unroll
-        for (int i = 0; i < kThreadPieces; ++i) {
-            const int piece = thread + kThreads * i, row = piece % kRows, eighth = piece / kRows % (kDepth / 8);
-            const int of = piece / (kRows * kDepth / 8);
-            if (piece >= kPieces) break;
+        for_each_piece([&](const uint4 &piece, int row, int chunk, int first_n) {
             float v[8];
-            unpack_bf16x8(pieces[i], v);
+            unpack_bf16x8(piece, v);
 #pragma unroll
-            for (int n = 0; n < 8; ++n) shared.grad[stage % 2][of * kGroupGrad + (8 * eighth + n) * kRows + row] = v[n];
-        }
+            for (int n = 0; n < 8; ++n) shared.grad[stage % 2][chunk * kGroupGrad + (first_n + n) * kRows + row] = v[n];
+        });
         shared.buffers.end_to_fill(stage);
     };
 
@@ -90,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     int parity = 0;
     const auto add_sums = [&](int round) {
         const bool has_mail = ranks > 1 && round > 0;
-        if (has_mail && thread == 0) expect_mail(&shared.received, sizeof(shared.total));
+        if (has_mail && thread == 0) barrier_expect(&shared.received, sizeof(shared.total));
         if (has_mail) wait_for_mail(&shared.received, parity), parity ^= 1;
 #pragma unroll 1
         for (int i = thread; i < kOutputs / 4; i += kThreads) {
@@ -125,10 +124,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         constexpr bool whole = decltype(whole_type)::value;
         const float start = whole || weight_n - kAhead < N ? 0.0f : -0.0f;
         float sum[kRows][8];
-#pragma unroll
-        for (int t = 0; t < kRows; ++t)
-#pragma unroll
-            for (int j = 0; j < 8; ++j) sum[t][j] = start;
+        fill(sum, start);
 #pragma unroll 1
         for (int i = 0; i < kStages; ++i) {
             if (i == add_stage && round >= ranks) add_sums(round - ranks);
@@ -154,17 +150,11 @@ __global__ void __launch_bounds__(kThreads, 1)
             }
             if (i < kStages - 1) shared.buffers.end_to_read(stage++);
         }
-        if (thread < kGroups * kMembers)
-#pragma unroll
-            for (int t = 0; t < kRows; ++t)
-#pragma unroll
-                for (int j = 0; j < 8; j += 4)
-                    *reinterpret_cast<float4 *>(&shared.sums[group][t * kColumns + 8 * member + j]) =
-                        make_float4(sum[t][j], sum[t][j + 1], sum[t][j + 2], sum[t][j + 3]);
+        if (thread < kGroups * kMembers) store_rows(&shared.sums[group][8 * member], kColumns, sum);
         shared.buffers.end_to_read(stage++);
     };
 
-    if (thread == 0) shared.buffers.open(kThreads / 32), open_mailbox(&shared.received);
+    if (thread == 0) shared.buffers.open(kThreads / 32), barrier_init(&shared.received, 1), publish_barriers();
     __syncthreads();
     cluster_sync();
     fetch_grad(0);

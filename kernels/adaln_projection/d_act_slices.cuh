@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(Slice<kRows, kLanes>::kThreads, 1)
         }
     };
 
-    if (threadIdx.x == 0) open_mailbox(&shared.received);
+    if (threadIdx.x == 0) barrier_init(&shared.received, 1), publish_barriers();
     cluster_sync();
     fetch_grad(false);
     int parity = 0;
@@ -105,10 +105,7 @@ __global__ void __launch_bounds__(Slice<kRows, kLanes>::kThreads, 1)
         // The last set's absent chunks sum to -0.
         const float start = (set * Shared::kChunks + chunk_of_set) * kChunk < N ? 0.0f : -0.0f;
         float sum[kRows][8];
-#pragma unroll
-        for (int t = 0; t < kRows; ++t)
-#pragma unroll
-            for (int j = 0; j < 8; ++j) sum[t][j] = start;
+        fill(sum, start);
 #pragma unroll 1
         for (int stage = 0; stage < kChunk / kStage; ++stage) {
             __syncwarp();
@@ -139,15 +136,10 @@ __global__ void __launch_bounds__(Slice<kRows, kLanes>::kThreads, 1)
             }
         }
         __syncthreads();  // the sums of the set before have been added
-#pragma unroll
-        for (int t = 0; t < kRows; ++t)
-#pragma unroll
-            for (int j = 0; j < 8; j += 4)
-                *reinterpret_cast<float4 *>(&shared.sums[chunk_of_set][t * Shared::kColumns + lane % kLanes * 8 + j]) =
-                    make_float4(sum[t][j], sum[t][j + 1], sum[t][j + 2], sum[t][j + 3]);
+        store_rows(&shared.sums[chunk_of_set][lane % kLanes * 8], Shared::kColumns, sum);
         __syncthreads();
         const bool has_mail = ranks > 1 && set > 0;
-        if (has_mail && threadIdx.x == 0) expect_mail(&shared.received, sizeof(shared.total));
+        if (has_mail && threadIdx.x == 0) barrier_expect(&shared.received, sizeof(shared.total));
         for (int output = threadIdx.x; output < Shared::kOutputs; output += Shared::kThreads) {
             if (has_mail) wait_for_mail(&shared.received, parity);
             float total = set == 0 ? -0.0f : shared.total[output];

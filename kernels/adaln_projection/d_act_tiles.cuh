@@ -82,10 +82,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     fetch();
     int stage = 0;
     for (int chunk = 0; chunk < ceil_div(N, kChunk); ++chunk) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-#pragma unroll
-            for (int j = 0; j < 14; ++j) sum[i][j] = 0.0f;
+        fill(sum, 0.0f);
 #pragma unroll 1
         for (int i = 0; i < kChunk / kDepth; ++i, ++stage) {
             const int buffer = stage % 2;

@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(HopperTile<kColumns>::kThreads, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < Tile::kActStages; ++i)
             barrier_init(&shared.full[i], 1), barrier_init(&shared.empty[i], 4 * Tile::kWarpgroups);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        publish_barriers();
     }
     __syncthreads();
     if (threadIdx.x < 128 * Tile::kWarpgroups) {

@@ -10,8 +10,7 @@ namespace {
 
 // One bulk copy whose bytes complete the barrier's phase.
 __device__ inline void bulk_copy(void *shared, const void *source, int bytes, uint64_t *barrier) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-                 : "memory");
+    barrier_expect(barrier, bytes);
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      shared_address(shared)),
                  "l"(source), "r"(bytes), "r"(shared_address(barrier))
