@@ -32,7 +32,7 @@ int in_passes(const uint16_t *grad, const uint16_t *weight, float *d_act, int64_
 // Rows that the tiles take: those that fill the multiprocessors, and the rest too where folding takes longer.  None
 // where a tile does not fit, before Hopper.
 int64_t tiled_rows(int64_t T, int64_t K, const Device &device) {
-    constexpr int64_t kFoldsPerTile = 25;  // blocks that fold, one after another, in the time of a tile
+    constexpr int64_t kFoldsPerTile = 12;  // blocks that fold, one after another, in the time of a tile
     if (int64_t(sizeof(tiles::Tile)) > device.shared_bytes) return 0;
     const int64_t columns = ceil_div<int64_t>(K, tiles::kColumns), at_once = device.multiprocessors / columns;
     const int64_t wave = tiles::kRows * (at_once < 1 ? 1 : at_once), whole = T / wave * wave;

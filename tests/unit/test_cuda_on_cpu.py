@@ -119,14 +119,14 @@ def test_all_kinds_of_values_have_the_reference_s_bits(emulated, family):
 def test_rows_that_would_take_tiles_are_folded_where_a_tile_does_not_fit(emulated):
     emulated.emulate_shared_bytes(163 << 10)  # compute capability 8.0
     try:
-        assert_reference_bits(emulated, "spread", 300, 136, 176)
+        assert_reference_bits(emulated, "spread", 1030, 136, 168)
     finally:
         emulated.emulate_shared_bytes(227 << 10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("rows", "n", "k"), [(4, 200, 40), (300, 77, 168)])
+@pytest.mark.parametrize(("rows", "n", "k"), [(4, 200, 40), (1030, 77, 168)])
 def test_all_kinds_of_values_in_slices_and_tiles_too(emulated, family, rows, n, k):
     assert_reference_bits(emulated, family, rows, n, k)
 
