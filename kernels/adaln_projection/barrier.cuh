@@ -43,26 +43,20 @@ __device__ inline void barrier_expect(uint64_t *barrier, int bytes) {
 #endif
 }
 
-// Two buffers in shared memory that all warps of a block fill and read in turn, stage after stage.  Two counting
+// Two buffers in shared memory that all threads of a block fill and read in turn, stage after stage.  Two counting
 // barriers each leave the warps up to half a stage apart, where a barrier of the block would keep them together.
 struct Buffers {
     uint64_t filled[2], read[2];
 
     // By one thread, before a barrier of the block.
-    __device__ void open(int warps) {
-        for (int i = 0; i < 2; ++i) barrier_init(&filled[i], warps), barrier_init(&read[i], warps);
+    __device__ void open(int threads) {
+        for (int i = 0; i < 2; ++i) barrier_init(&filled[i], threads), barrier_init(&read[i], threads);
     }
     // Of the buffer of a stage: wait until what was in it before has been read, and say that it is filled.
     __device__ void begin_to_fill(int stage) { barrier_wait(&read[stage % 2], stage / 2 % 2 ^ 1); }
-    __device__ void end_to_fill(int stage) { arrive(&filled[stage % 2]); }
+    __device__ void end_to_fill(int stage) { barrier_arrive(&filled[stage % 2]); }
     __device__ void begin_to_read(int stage) { barrier_wait(&filled[stage % 2], stage / 2 % 2); }
-    __device__ void end_to_read(int stage) { arrive(&read[stage % 2]); }
-
-  private:
-    __device__ static void arrive(uint64_t *barrier) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
-    }
+    __device__ void end_to_read(int stage) { barrier_arrive(&read[stage % 2]); }
 };
 
 }  // namespace

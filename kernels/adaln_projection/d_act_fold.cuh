@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         shared.buffers.end_to_read(stage++);
     };
 
-    if (thread == 0) shared.buffers.open(kThreads / 32), barrier_init(&shared.received, 1), publish_barriers();
+    if (thread == 0) shared.buffers.open(kThreads), barrier_init(&shared.received, 1), publish_barriers();
     __syncthreads();
     cluster_sync();
     fetch_grad(0);

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
     float sum[8][14];
     for (int i = 0; i < 28; ++i) shared.total[i][thread] = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
-    if (thread == 0) shared.buffers.open(kThreads / 32);
+    if (thread == 0) shared.buffers.open(kThreads);
     __syncthreads();
     fetch();
     store(0);
